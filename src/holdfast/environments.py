@@ -1,4 +1,4 @@
-"""Environments, partitions and groups: rows by number, and every check of what users say about environments.
+"""Environments, partitions and groups as row numbers, and checks of the labels that users pass.
 
 A partition cuts one environment (`judged`) by whether another one's classifier (`judge`) predicts its rows correctly.
 A group is any set of rows, with or without weights, whose risk enters a maximum or a report. Groups may overlap.

@@ -1,4 +1,4 @@
-"""The tree of errors and warnings.
+"""All errors and warnings of the package.
 
 HoldfastError
 ├── InputError (ValueError)            what the caller handed over does not fit

@@ -1,4 +1,4 @@
-"""When packages are imported: those of the extras where they are used, and what scikit-learn hardly uses, later."""
+"""Import optional packages where they are used, and delay slow imports of scikit-learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What something was computed with: versions of Python and libraries, and the processor."""
+"""Versions of Python and libraries, and the name of the processor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The methods that the paper compares PI with, beside those of `holdfast` itself."""
+"""The other methods of the paper: balanced ERM, oracle, IRM, V-REx and RGM."""
 
 from __future__ import annotations
 

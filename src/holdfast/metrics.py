@@ -1,4 +1,4 @@
-"""How well labels are predicted: by group, at worst and on average, with intervals that cover at least their level.
+"""Scores with intervals: accuracy by group, worst and average; AUROC, calibration error, Brier score, log loss.
 
 Groups are rows by number (`Group`); a group without rows does not count. Accuracies are fractions. Class codes run from
 0 and number the columns of `probabilities`.

@@ -1,4 +1,4 @@
-"""Independent fits through joblib: in this process, in several, or on a cluster; what all fits share travels once.
+"""Run independent fits through joblib: in this process, in several processes, or on a Ray or Dask cluster.
 
 joblib's active backend decides where fits run. ``with joblib.parallel_config(backend="ray")``, or Dask's backend, moves
 every loop over fits to a cluster, and so does ``with on_cluster("ray://head:10001")``. Each fit has a seed of its own,

@@ -1,4 +1,4 @@
-"""Stage 2, partition: cut every judged environment by what every other environment's classifier gets right.
+"""Stage 2, partition: cut every environment into the rows that other environments' classifiers get right and wrong.
 
 Hard halves are what the paper runs: rows predicted correctly, rows predicted wrongly. Soft halves are its
 Proposition 1 as stated: each row lies in both, weighted by the judge's probability of being right and of being wrong.

@@ -1,4 +1,4 @@
-"""Figures for notebooks and papers, in the manner of scikit-learn's displays; they need the extra `plots` (matplotlib).
+"""Figures for notebooks and papers, in the style of scikit-learn's displays; they need the extra `plots`.
 
 Each display is made by `from_estimator` or `from_predictions`, which draw it. `plot(ax)` draws it again, and `ax_` and
 `figure_` are matplotlib's objects.
@@ -27,6 +27,8 @@ from holdfast.reports.values import Curves, Dot, Dots, HeatMap, format_cell
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
+
+    from holdfast.auditing import Audit, Finding
 
 __all__ = ["AuditDisplay", "CautionPathDisplay", "PartitionDisplay", "ReliabilityDisplay", "SiteAccuracyDisplay"]
 
@@ -137,7 +139,7 @@ class AuditDisplay(_DotsDisplay):
         return cls._from_findings(_fitted(estimator, "verdict_", "AuditDisplay").verdict_.columns, ax)
 
     @classmethod
-    def from_audit(cls, audit: Any, *, ax: Axes | None = None) -> Self:
+    def from_audit(cls, audit: Audit, *, ax: Axes | None = None) -> Self:
         """Show the columns that an audit names.
 
         Parameters
@@ -149,7 +151,7 @@ class AuditDisplay(_DotsDisplay):
         return cls._from_findings([finding for finding in audit.findings if finding.named], ax)
 
     @classmethod
-    def _from_findings(cls, findings: Sequence[Any], ax: Axes | None) -> Self:
+    def _from_findings(cls, findings: Sequence[Finding], ax: Axes | None) -> Self:
         figure = effects_figure(findings)
         if figure is None:
             raise InputError("No column changes between environments, so there are no effects to draw.")
@@ -341,7 +343,7 @@ class CautionPathDisplay(_Display):
         ax : matplotlib axes, optional
         """
         fitted = _fitted(estimator, "path_", "CautionPathDisplay")
-        figure = path_figure(fitted.path_)
+        figure = path_figure(fitted.path_, fitted.verdict_)
         if figure is None:
             raise InputError("The classifier was fitted on one environment, so there is no path to draw.")
         return cls(figure, float(fitted.verdict_.caution)).plot(ax)

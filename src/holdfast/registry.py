@@ -1,4 +1,4 @@
-"""Names and what they stand for: our own entries, and those that installed packages add.
+"""Registries: entries by name, ours and those that installed packages add by entry points.
 
 A package adds an entry with an entry point in its ``pyproject.toml``::
 

@@ -1,4 +1,4 @@
-"""One integer in, named independent random streams out.
+"""Named independent random streams from one integer seed.
 
 Nobody else in the package touches global random state: a stream is asked for by name, so adding a consumer never
 shifts the numbers that another one draws.

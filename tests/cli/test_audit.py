@@ -62,7 +62,7 @@ def test_text_fits_80_columns(holdfast, slides, tmp_path):
     assert max(len(line) for line in lines if not line.startswith("Next: ")) <= 80
     assert lines[0] == "The effect of `stain` differs between sites (1 of 3 columns)."
     assert "stain: log-odds of low for one standard deviation" in lines
-    assert "Not likely to change" in lines
+    assert "Columns without evidence of a change" in lines
     frame = pd.read_csv(slides).drop(columns=["stain", "remark", "slide"])
     frame.to_csv(tmp_path / "stable.csv", index=False)
     stable = holdfast("audit", tmp_path / "stable.csv", *OPTIONS)
@@ -87,7 +87,7 @@ def test_a_model_is_audited_with_what_it_relies_on(holdfast, hospitals):
     }
     assert columns["marker"]["falls"]["pi"] > 0.1 > columns["scanner"]["falls"]["pi"]
     text = holdfast("audit", *folders).out
-    assert "\nWhat the classifiers rely on: fall of accuracy without a column\n" in text
+    assert "\nWhat the classifiers rely on: accuracy lost if a column is shuffled\n" in text
     assert max(len(line) for line in text.splitlines() if not line.startswith("Next: ")) <= 80
 
 
@@ -113,7 +113,7 @@ def test_all_findings_are_written(holdfast, slides, tmp_path):
         (["{slides}", "--label", "grad", "--environment", "site"], "has no column 'grad'. Did you mean 'grade'?"),
         (["{slides}", *OPTIONS, "--attribute", "site"], "Column 'site' is the label or an environment; it cannot be"),
         (["{slides}", "{slides}"], "is not a folder that 'holdfast fit' wrote. Pass a model and a table, or a table."),
-        (["{slides}", *OPTIONS, "--baseline", "x"], "--baseline goes with a saved model. Pass a model and a table"),
+        (["{slides}", *OPTIONS, "--baseline", "x"], "--baseline needs a saved model. Pass a model and a table"),
         (["{slides}", *OPTIONS, "--out", "a.xls"], "--out a.xls is of the unknown type '.xls'. Use one of .csv, .tsv"),
         (["{slides}", *OPTIONS, "--text", "slide"], "Text column 'slide' has no word that at least 10 rows have"),
         (["{model}"], "is a folder. To audit a saved model pass a table too: holdfast audit "),

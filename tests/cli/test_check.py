@@ -29,7 +29,7 @@ def test_the_first_line_is_the_advice(holdfast, folder):
     """Use it; then the forecast, the predictions, and the next command."""
     outcome = holdfast("check", folder / "model", folder / "fine.csv")
     assert outcome.code == 0, outcome.err
-    assert outcome.out.startswith("Use the model at this site.\nExpect an accuracy of 0.")
+    assert outcome.out.startswith("Use the model at this site.\nExpected accuracy: 0.")
     assert "Next: holdfast predict" in outcome.out
 
 
@@ -77,4 +77,4 @@ def test_a_few_rows_are_no_reason_to_use_a_model(holdfast, folder):
     pd.read_csv(folder / "fine.csv")[:10].to_csv(folder / "ten.csv", index=False)
     outcome = holdfast("check", folder / "model", folder / "ten.csv")
     assert outcome.out.startswith("Label about 50 rows of this site")
-    assert "So few rows (10) say little about a site. Pass 30 or more." in " ".join(outcome.out.split())
+    assert "10 rows are too few to say much about a site. Pass 30 or more." in " ".join(outcome.out.split())

@@ -144,9 +144,9 @@ def test_clinical_measures_by_site_and_pooled(holdfast, tmp_path):
     """Calibration and net benefit of every site left out, pooled with what to expect at the next site."""
     sound_patients().to_csv(tmp_path / "rows.csv", index=False)
     outcome = holdfast("diagnose", tmp_path / "rows.csv", *OPTIONS, "--threshold", "0.3")
-    assert "Calibration and net benefit at sites left out (event: 1)" in outcome.out
+    assert "Calibration and net benefit at left-out sites (event: 1)" in outcome.out
     assert "net benefit at a risk of 0.30; treating nobody has 0" in outcome.out
-    assert "Treating from a risk of 0.30 on" in outcome.out
+    assert "If rows with a risk of 0.30 or more are treated" in outcome.out
     assert max(map(len, outcome.out.splitlines()[:-1])) <= 80
     holdfast("fit", tmp_path / "rows.csv", *OPTIONS, "--method", "erm", "--out", tmp_path / "model")
     clinical = holdfast("evaluate", tmp_path / "model", tmp_path / "rows.csv", "--json").json["clinical"]
@@ -189,7 +189,7 @@ def test_a_saved_model_is_measured_without_fitting(holdfast, tmp_path):
     assert found["next"] == f"holdfast evaluate {model} {file}"
     both = holdfast("diagnose", file, *OPTIONS, "--model", model, "--score", "age")
     assert both.code == 2
-    assert "Pass one of them" in both.err
+    assert "Pass only one of them" in both.err
     other = holdfast("diagnose", file, "--label", "age", "--environment", "site", "--model", model)
     assert "predicts 'ill', not 'age'" in other.err
 

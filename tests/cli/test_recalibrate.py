@@ -17,7 +17,8 @@ def test_a_recalibrated_model_is_saved_and_evaluated(holdfast, hospitals, tmp_pa
     outcome = holdfast("recalibrate", hospitals.folder / "pi", tmp_path / "labeled.csv", "--out", out)
     assert outcome.code == 0, outcome.err
     assert re.match(
-        r"Recalibrated with 60 labeled rows\. Their AUROC is 0\.\d\d, between [^:]+\. About \d+ would be enough\. ",
+        r"Recalibrated with 60 labeled rows\. Their AUROC is 0\.\d\d \[[^:]+\]\. About \d+ labeled rows would be "
+        r"enough\. ",
         " ".join(outcome.out.split()),
     )
     assert "Next: holdfast evaluate" in outcome.out
@@ -37,7 +38,7 @@ def test_a_ranking_that_is_upside_down_is_not_recalibrated(holdfast, hospitals, 
     table.to_csv(tmp_path / "labeled.csv", index=False)
     outcome = holdfast("recalibrate", hospitals.folder / "erm", tmp_path / "labeled.csv", "--out", tmp_path / "m")
     assert outcome.code == 0, outcome.err
-    assert outcome.out.startswith("The ranking is upside down at this site (AUROC 0.")
+    assert outcome.out.startswith("The ranking is reversed at this site (AUROC 0.")
     assert "Nothing was saved." in outcome.out
     assert "Next: holdfast check" in outcome.out
     assert not (tmp_path / "m").exists()

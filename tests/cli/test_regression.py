@@ -21,10 +21,10 @@ def test_diagnose_fit_evaluate_predict(holdfast, tmp_path):
     file, page = write_costs(tmp_path / "costs.csv"), tmp_path / "page.html"
     found = holdfast("diagnose", file, *OPTIONS, "--out", page)
     assert found.code == 0, found.err
-    assert "label 'cost' is an amount, so this is a regression; --task classification" in found.err
-    assert "R², RMSE and mean error at sites left out" in found.out
+    assert "label 'cost' is numeric, so this is a regression; --task classification" in found.err
+    assert "R², RMSE and mean error at left-out sites" in found.out
     assert found.out.rstrip().endswith("--task regression --out model")
-    assert "RMSE at each site, the model not having seen it" in page.read_text(encoding="utf-8")
+    assert "RMSE at each site when it is left out" in page.read_text(encoding="utf-8")
     fitted = holdfast("fit", file, *OPTIONS, "--out", tmp_path / "model", "--json")
     assert (fitted.json["method"], fitted.json["verdict"]["fitted"]) == ("stable", "ordinary")
     scored = holdfast("evaluate", tmp_path / "model", file, "--json").json
@@ -68,7 +68,7 @@ def test_what_is_wrong_with_the_data_comes_first(holdfast, tmp_path):
     said = " ".join(found.out.split())
     assert said.startswith("`weight` is about 2.2 times as large in Denver as elsewhere")
     assert "Is the data sound?" in said and "--scale weight@Denver=1/2.20462" in said
-    assert "Mend the data first" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Correct the data first" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert holdfast("fit", file, *OPTIONS, "--out", tmp_path / "model", "--json").json["advice"]["rule"] == "wrong_data"
 
 
@@ -76,8 +76,20 @@ def test_what_belongs_to_classifiers_is_refused(holdfast, tmp_path):
     """Thresholds, recalibration and other commands say that the model is one of numbers."""
     file, model = write_costs(tmp_path / "costs.csv"), tmp_path / "model"
     holdfast("fit", file, *OPTIONS, "--method", "pi", "--out", model)
-    assert "so --threshold does not go with it" in holdfast("evaluate", model, file, "--threshold", "0.5").err
-    assert "--adapt and --recalibrate do not go with" in holdfast("predict", model, file, "--adapt").err
-    assert "is a model of numbers" in holdfast("check", model, file).err
+    outcome = holdfast("evaluate", model, file, "--threshold", "0.5")
+    assert "is a regression model, which has no --threshold" in outcome.err
+    assert "which --adapt and --recalibrate do not support" in holdfast("predict", model, file, "--adapt").err
+    assert "is a regression model" in holdfast("check", model, file).err
     assert "is an amount, not a class" in holdfast("fit", file, *OPTIONS, "--task", "classification", "--out", "x").err
     assert "There is no --task 'ranking'" in holdfast("diagnose", file, *OPTIONS, "--task", "ranking").err
+
+
+def test_gaps_are_read_as_in_the_fit(holdfast, tmp_path):
+    """A text that means a missing value in the fit means one in predictions and scores, too."""
+    file, out = write_costs(tmp_path / "costs.csv"), tmp_path / "predictions.csv"
+    frame = pd.read_csv(file, dtype=str)
+    frame.loc[:40, "age"] = "?"
+    frame.to_csv(file, index=False)
+    assert holdfast("fit", file, *OPTIONS, "--missing", "?", "--out", tmp_path / "model").code == 0
+    assert holdfast("predict", tmp_path / "model", file, "--out", out).err == ""
+    assert len(pd.read_csv(out)) == 360

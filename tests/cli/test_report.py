@@ -37,6 +37,7 @@ def test_report_with_tables(holdfast, hospitals, tmp_path):
     assert table["rows"][:3].str.startswith("Boston").all()
     content = page.read_text(encoding="utf-8")
     assert "environment Denver (new)" in content
+    assert hospitals.train.name in content.partition("How this was made")[2], "the page says which table it is about"
     assert '<th scope="col" class="number">erm</th>' in content
 
 

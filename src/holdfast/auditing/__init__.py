@@ -1,4 +1,4 @@
-"""Which columns not to trust: those whose relation with the label changes between environments.
+"""The audit: columns, words and attributes whose relation with the label changes between environments.
 
 `audit_data` takes rows, labels and environments and returns an `Audit`: for each column, word or attribute whether its
 effect changes, its effect in each environment, and what to expect at the next one. `relied_on` says what fitted

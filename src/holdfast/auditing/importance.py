@@ -1,4 +1,4 @@
-"""What fitted classifiers rely on: scores with a column shuffled or a word taken out, and pictures of both halves."""
+"""What fitted classifiers rely on: permutation importance of columns and words, and average pictures of halves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit found: a finding for each feature, and the sentences that say it."""
+"""The result of an audit: one finding for each feature, and the sentences about them."""
 
 from __future__ import annotations
 

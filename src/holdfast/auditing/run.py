@@ -1,4 +1,4 @@
-"""An audit from beginning to end: columns, the model of the decision, findings."""
+"""Run an audit: encode the columns, fit the model of the decision, and collect the findings."""
 
 from __future__ import annotations
 
@@ -24,12 +24,24 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSettings:
-    """How an audit is made."""
+    """How an audit is made.
 
-    level: float = 0.05  # family-wise error rate of the tests
-    min_count: int = 10  # rows that a category or word must have
-    n_words: tuple[int, int] = (1, 1)  # shortest and longest phrase of texts; words predict their phrases
-    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)  # columns that are one feature, by their names
+    Parameters
+    ----------
+    level : float
+        Family-wise error rate of the tests of equal effects.
+    min_count : int
+        Rows that a category or a word must have.
+    n_words : pair of int
+        Words in the shortest and in the longest phrase of texts.
+    groups : mapping of str to sequence of str
+        Columns that are one feature together, by a name for each group.
+    """
+
+    level: float = 0.05
+    min_count: int = 10
+    n_words: tuple[int, int] = (1, 1)
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 < self.level < 1:
@@ -47,17 +59,17 @@ def audit_data(
     attributes: Any = None,
     names: Sequence[str] | None = None,
 ) -> Audit:
-    """Name the columns, words or attributes whose relation with the label changes between environments.
+    """Name the columns, words or attributes whose effect on the label differs between environments.
 
     Parameters
     ----------
     X : frame, array, sparse matrix, sequence of texts, or None
-        Images (arrays of three or more axes) are not audited themselves: pass `attributes`.
+        For images (arrays with three or more axes) only `attributes` are audited.
     y : labels of shape (n_rows,)
     environments : labels of shape (n_rows,)
     settings : AuditSettings, optional
     attributes : frame or array of shape (n_rows, n_attributes), optional
-        Further columns to audit, which classifiers do not see.
+        Further columns to audit that are not features.
     names : sequence of str, optional
         Column names of an array.
 

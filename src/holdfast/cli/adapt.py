@@ -31,8 +31,8 @@ def adapt(
     """Adapt a stable classifier to a new site without labels.
 
     A classifier without the columns whose effects may differ predicts rows of that site. From these predictions it
-    learns the effects of these columns there. This needs 30 rows, better 100. If adapting did harm when a known site
-    played the new one, nothing is saved. The saved result contains none of the rows.
+    learns the effects of these columns there. This needs 30 rows, better 100. If adapting does harm when a known site
+    is treated as a new one, nothing is saved. The saved result contains none of the rows.
     """
     adapted = layout.save_for_site(
         folder,

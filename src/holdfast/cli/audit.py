@@ -1,4 +1,4 @@
-"""`holdfast audit`: which correlations not to trust, in a table or behind a saved classifier."""
+"""`holdfast audit`: name the columns whose effect differs between sites, in a table or for a saved classifier."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _table_of(source: str, table: str | None, columns: AuditColumns, baseline: P
             f"{source} is not a folder that 'holdfast fit' wrote. Pass a model and a table, or a table."
         )
     if baseline is not None:
-        raise ParameterError("--baseline goes with a saved model. Pass a model and a table, or leave it out.")
+        raise ParameterError("--baseline needs a saved model. Pass a model and a table, or leave it out.")
     for name in ("--label", "--environment"):
         if not options[name]:
             raise ParameterError(f"A table needs {name}, the name of a column. See 'holdfast audit --help'.")
@@ -243,7 +243,7 @@ def _print_findings(found: Audit) -> None:
         [cut_middle(name, 40), chance, found.best(name).p_value] for name, chance in list(others.items())[:MOST_ROWS]
     ]
     if rows:
-        print_table("Not likely to change", ["column", "probability", "adjusted p"], rows)
+        print_table("Columns without evidence of a change", ["column", "probability", "adjusted p"], rows)
     if len(others) > MOST_ROWS:
         say(f"  … and {len(others) - MOST_ROWS:,} more; --json and --out have them all")
 
@@ -257,5 +257,5 @@ def _print_relied_on(relied_on: dict[str, Any]) -> None:
     ]
     accuracies = ", ".join(f"{name} {accuracy:.3f}" for name, accuracy in relied_on["accuracies"].items())
     who = "the classifier relies" if len(names) == 1 else "the classifiers rely"
-    print_table(f"What {who} on: fall of accuracy without a column", ["column", *names, ""], rows)
+    print_table(f"What {who} on: accuracy lost if a column is shuffled", ["column", *names, ""], rows)
     print_text(f"accuracy on {relied_on['n_rows']:,} rows with all columns: {accuracies}", indent="  ")

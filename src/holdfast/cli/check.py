@@ -1,4 +1,4 @@
-"""`holdfast check`: can a saved classifier be used at a new site? Asks rows of the site, without labels."""
+"""`holdfast check`: can a saved classifier be used at a new site? It needs rows of the site, without labels."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def check(
         _monitor(folder, table, layout, by, date, records, out, as_json)
         return
     if records is not None:
-        raise ParameterError("--records is for several periods. Pass --by month, or a folder of files with dates.")
+        raise ParameterError("--records needs several periods. Pass --by month, or a folder of files with dates.")
     fitted, rows = layout.open_for(folder, table)
     with showing_stages(f"checking {table}"):
         found = fitted.check(rows)
@@ -99,7 +99,7 @@ def _print(found: SiteCheck, out: Path | None) -> None:
         print_text(line)
     if found.moved:
         rows = [[check.name, check.share, check.changed] for check in found.moved[:10]]
-        header = ["column", "moved by (standard deviations)", "predictions it changes"]
+        header = ["column", "difference (standard deviations)", "predictions changed"]
         print_table("Columns that are distributed differently", header, rows)
     print_table("Predictions", ["class", "share"], [[name, share] for name, share in found.predicted.items()])
     if out is not None:

@@ -1,4 +1,4 @@
-"""`holdfast compare`: which method for my data."""
+"""`holdfast compare`: rank the methods for a table, and recommend one."""
 
 from __future__ import annotations
 
@@ -90,32 +90,17 @@ def compare(
             random_state=fits.seed,
             progress=step,
         )
+    values = found.to_dict()
+    for scored in values["methods"]:
+        scored["remarks"] = [in_options(remark) for remark in scored["remarks"]]
     result = {
         "estimator": estimator or "logistic",
         "seed": fits.seed,
         "n_rows": len(rows.y),
         "n_environments": n_environments,
         "label": columns.label,
-        "protocol": found.protocol,
-        "ranked_by": found.ranked_by,
-        "methods": [
-            {
-                "method": score.method,
-                "mean": score.mean,
-                "worst": score.worst,
-                "gain": {"value": score.gain, "low": score.gain_low, "high": score.gain_high},
-                "spread": score.spread,
-                "metrics": dict(score.metrics),
-                "parts": dict(score.parts),
-                "problem": score.problem,
-                "remarks": [in_options(remark) for remark in score.remarks],
-            }
-            for score in found.scores
-        ],
-        "recommended": found.recommended,
-        "recommendation": found.recommendation,
+        **values,
         "caveat": in_options(found.caveat),
-        "verdict": None if found.verdict is None else found.verdict.to_dict(),
         "advice": decide_early(rows.problems, found.verdict).to_dict(),
         "problems": [problem.to_dict() for problem in rows.problems],
     }

@@ -1,4 +1,4 @@
-"""`holdfast data`: get a data set's files, or say which ones to put where."""
+"""`holdfast data`: download a data set's files, or say which files to put where."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def data(
     show: Annotated[bool, option("--show", "Only say which files are needed; download nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Download a data set, or say which files to put where."""
+    """Download a data set, or list the files that it needs."""
     from holdfast.datasets import DATASETS, data_instructions, download
 
     if name is None:

@@ -1,4 +1,4 @@
-"""`holdfast demo`: a table of hospitals from diagnosis to new site, then the paper's method on colored digits."""
+"""`holdfast demo`: a table of two hospitals and a new one, then the paper's method on colored digits."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def demo(
     accuracy = {name: scores["test_accuracy"] for name, scores in result["methods"].items()}
     at_new = hospitals["accuracy"]
     answer = (
-        f"At a new hospital the ordinary classifier is right for {at_new['ordinary']:.0%} of the patients, the stable "
-        f"one for {at_new['stable']:.0%}, and adapted without labels for {at_new['adapted']:.0%}. Where the color of "
-        f"digits misleads, ordinary training (ERM) is right for {accuracy['erm']:.0%}, PI for {accuracy['pi']:.0%}, "
-        f"and a classifier that is told the color for {accuracy['oracle']:.0%}."
+        f"Accuracy at a new hospital: ordinary classifier {at_new['ordinary']:.0%}, stable classifier "
+        f"{at_new['stable']:.0%}, adapted without labels {at_new['adapted']:.0%}. Accuracy on digits whose color "
+        f"misleads: ordinary training (ERM) {accuracy['erm']:.0%}, PI {accuracy['pi']:.0%}, and an oracle that knows "
+        f"the color {accuracy['oracle']:.0%}."
     )
     following = command_line("python", "-m", "webbrowser", page)
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result))
@@ -77,15 +77,15 @@ def _print(result: dict[str, Any]) -> None:
     n_seeds = len(result["seeds"])
     print_table(f"Accuracy, mean of {n_seeds} seed{'s' * (n_seeds > 1)}", header, rows)
     rows = [[p["rows"], p["n_rows"], p["correlation"]] for p in result["partition_correlations"]]
-    print_table("Correlation of color and label (seed 0)", ["rows", "how many", "correlation"], rows)
-    print_text("In the mistaken halves the color says little about the label. PI learns from them.", indent="  ")
-    say("\nThe audit, which is not told that the color is spurious:")
+    print_table("Correlation of color and label (seed 0)", ["rows", "number", "correlation"], rows)
+    print_text("In the mistaken halves the color is hardly correlated with the label. PI uses this.", indent="  ")
+    say("\nThe audit, which does not know that the color is spurious:")
     named = result["audit"]["named"]
     for line in result["audit"]["sentences"][: 2 * len(named) or 1]:
         print_text(line, indent="  ")
     if not named:
         print_text(
-            "It looks at single columns. The color of a picture is not one of them: see docs/how-to/own-network.md.",
+            "The audit examines columns one by one. The color is not a single column: see docs/how-to/own-network.md.",
             indent="  ",
         )
     say("")

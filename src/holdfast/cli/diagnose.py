@@ -1,4 +1,4 @@
-"""`holdfast diagnose`: does a model break at the next site, why, and what to do."""
+"""`holdfast diagnose`: does a model fail at the next site, why, and what to do."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class GivenOptions:
     """A model that exists already: a column of its probabilities, or its folder."""
 
     score: Annotated[
-        str | None, option("--score", "Column of probabilities of a model that you have; nothing is fitted.", "COL")
+        str | None, option("--score", "Column with the probabilities of an existing model; nothing is fitted.", "COL")
     ] = None
     model: Annotated[
         Path | None, option("--model", "Folder of a classifier that 'holdfast fit' wrote; nothing is fitted.", "DIR")
@@ -65,11 +65,11 @@ class GivenOptions:
     def check(self, weight: str | None) -> None:
         """Refuse options that exclude one another."""
         if self.score is not None and self.model is not None:
-            raise ParameterError("--score and --model are two ways to name a model that you have. Pass one of them.")
+            raise ParameterError("--score and --model are two ways to pass an existing model. Pass only one of them.")
         if self.positive is not None and self.score is None and self.model is None:
-            raise ParameterError("--positive goes with --score or --model. Leave it out, or pass one of them.")
+            raise ParameterError("--positive needs --score or --model. Pass one of them, or leave --positive out.")
         if weight is not None and self.model is not None:
-            raise ParameterError("--weight does not go with --model. Leave it out, or pass --score.")
+            raise ParameterError("--weight cannot be used with --model. Leave it out, or pass --score.")
 
     def diagnose(
         self,
@@ -125,9 +125,9 @@ def diagnose(
     """Say whether a model fails at a new site, why, and what to do.
 
     Each site (environment) is left out in turn, and an ordinary model is fitted on the others. Its loss at the left-out
-    site is split into covariate shift, label shift and concept shift. Columns whose effects differ and problems of the
-    data are named. Remedies are tried at the left-out sites, and one is recommended with the command to run next.
-    With --score or --model nothing is fitted: the probabilities of a model that you have are measured at every site.
+    site is split into covariate shift, label shift and concept shift. The answer names columns whose effects differ
+    between sites, and problems of the data. Remedies are tried at the left-out sites. One is recommended, with the
+    command to run next. With --score or --model nothing is fitted: an existing model is evaluated at every site.
     """
     from holdfast.tables.diagnosis import diagnose_rows
 
@@ -209,7 +209,7 @@ def _diagnose_numbers(
     def body() -> None:
         say("")
         print_text(f"Why: {found.recommendation.reason}")
-        print_regression(found.new, "R², RMSE and mean error at sites left out (95 % intervals)")
+        print_regression(found.new, "R², RMSE and mean error at left-out sites (95 % intervals)")
         if found.verdict is not None:
             say("")
             print_text("Which columns?")
@@ -275,7 +275,7 @@ def _print(found: Diagnosis, out: Path | None) -> None:
     ]
     header = ["site", "rows", f"accuracy {new}", seen, f"AUROC {new}", seen, f"loss {new}", seen]
     print_table(
-        "1. Does the model break? Scores when the site is new, and when it was seen",
+        "1. Does the model break? Scores if the site is new, and if it was seen",
         header,
         rows[:MOST_ROWS],
     )
@@ -286,7 +286,7 @@ def _print(found: Diagnosis, out: Path | None) -> None:
         low_high = f"{forecast.low:.2f} to {forecast.high:.2f}"
         print_text(f"Expect an accuracy of {low_high} at the next site{found.forecast_of}.", indent="  ")
     if found.clinical is not None:
-        print_clinical(found.clinical, "Calibration and net benefit at sites left out")
+        print_clinical(found.clinical, "Calibration and net benefit at left-out sites")
     parts = [["all sites", *map(_interval, found.parts.values())]]
     parts += [[site.name, *map(_interval, site.split.parts.values())] for site in found.sites]
     print_table(

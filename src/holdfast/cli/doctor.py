@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what is installed, what the machine can do, and what is missing."""
+"""`holdfast doctor`: check versions, processor, disk and optional packages."""
 
 from __future__ import annotations
 

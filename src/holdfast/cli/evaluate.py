@@ -1,4 +1,4 @@
-"""`holdfast evaluate`: how good a saved classifier is, by environment and by attribute, and against another one."""
+"""`holdfast evaluate`: score a saved classifier by environment and attribute, and compare it with another one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from holdfast.cli.terminal import (
     showing_stages,
     verdict_values,
 )
+from holdfast.exceptions import ParameterError
 
 if TYPE_CHECKING:
     from holdfast.diagnosis.clinical import ClinicalReport
+    from holdfast.tables.regression import TableRegressor
 
 MOST_ROWS = 20  # of a table; the rest is in --json
 
@@ -51,13 +53,16 @@ def evaluate(
     It shows the price at known environments and the gain at new ones.
     """
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.regression import holds_regressor
+    from holdfast.tables.regression import TableRegressor, load_model
 
-    if holds_regressor(folder):
+    fitted = load_model(folder)
+    if isinstance(fitted, TableRegressor):
         refused = {"--attribute": attribute, "--baseline": baseline, "--positive": positive, "--threshold": threshold}
-        _evaluate_numbers(folder, table, layout, environment, refused, as_json=as_json)
+        for name, value in refused.items():
+            if value:
+                raise ParameterError(f"{folder} is a regression model, which has no {name}. Leave it out.")
+        _evaluate_numbers(fitted, folder, table, layout, environment, as_json=as_json)
         return
-    fitted = TableClassifier.load(folder)
     other = None if baseline is None else TableClassifier.load(baseline)
     with showing_stages(f"predicting {table}"):
         rows = layout.open(table, fitted.roles_.missing)
@@ -79,22 +84,9 @@ def evaluate(
 
 
 def _evaluate_numbers(
-    folder: Path,
-    table: str,
-    layout: LayoutOptions,
-    environment: list[str],
-    refused: dict[str, Any],
-    *,
-    as_json: bool,
+    fitted: TableRegressor, folder: Path, table: str, layout: LayoutOptions, environment: list[str], *, as_json: bool
 ) -> None:
-    """Score a saved model of an amount."""
-    from holdfast.exceptions import ParameterError
-    from holdfast.tables.regression import TableRegressor
-
-    for name, value in refused.items():
-        if value:
-            raise ParameterError(f"{folder} is a model of numbers, so {name} does not go with it. Leave it out.")
-    fitted = TableRegressor.load(folder)
+    """Score a saved regression model."""
     with showing_stages(f"predicting {table}"):
         found = fitted.evaluate(layout.open(table, fitted.roles_.missing), environment=environment)
     following = command_line("holdfast", "predict", folder, table, "--out", "predictions.csv")
@@ -120,7 +112,9 @@ def _print(result: dict[str, Any], clinical: ClinicalReport | None) -> None:
     losses = f"log loss {format_cell(overall['log_loss'])}, Brier score {format_cell(overall['brier'])}"
     print_text(f"all rows: {losses}", indent="  ")
     if any(e["known"] for e in result["environments"]):
-        print_text("known: the fit had rows of it. If it had these rows, accuracy looks too good.", indent="  ")
+        print_text(
+            "known: the classifier was trained there; if these are the same rows, scores are optimistic", indent="  "
+        )
     if clinical is not None:
         print_clinical(clinical, "Calibration and net benefit by environment")
     shares = list(result["environments"][0]["shares"])[:4]

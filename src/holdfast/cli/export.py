@@ -1,4 +1,4 @@
-"""`holdfast export`: a saved classifier as an ONNX file, compared with the original before it is kept."""
+"""`holdfast export`: write a saved classifier as an ONNX file, after comparing its predictions with the original's."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def export(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a classifier of a table, or a network, as an ONNX file.
+    """Write a table classifier or a network as an ONNX file.
 
-    Classifier and file predict the same rows. If a prediction differs, no file is written.
+    The classifier and the file both predict the rows of --table. If a prediction differs, no file is written.
     """
     from holdfast.saving import load, read_manifest
     from holdfast.saving.onnx_files import read_arrays

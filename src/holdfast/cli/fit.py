@@ -1,4 +1,4 @@
-"""`holdfast fit`: from a table to a saved classifier."""
+"""`holdfast fit`: fit a classifier or regressor on a table, and save it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class MethodOptions:
         float | None,
         option(
             "--caution",
-            "For stable: at the next site a changing effect is assumed to stay (0), vanish (0.5) or reverse (1).",
+            "For stable: assumed effect of an unstable column at the next site: as seen (0), none (0.5) or reversed "
+            "(1); default 0.75.",
             "X",
         ),
     ] = None

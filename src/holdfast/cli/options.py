@@ -1,4 +1,4 @@
-"""Options that several commands share, each with one wording, and checks of where results are written."""
+"""Options that several commands share, with their help texts, and checks of output files and folders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TABLE_HELP = (
 )
 TableArgument = Annotated[str, typer.Argument(help=TABLE_HELP, metavar="TABLE")]
 FolderArgument = Annotated[Path, typer.Argument(help="The folder that 'holdfast fit' wrote.", metavar="DIR")]
-LabelOption = Annotated[str, option("--label", "Column with the class label.", "COL")]
+LabelOption = Annotated[str, option("--label", "Column with the label to predict.", "COL")]
 EnvironmentOption = Annotated[
     list[str],
     option("--environment", "Column with the site (environment) of each row; repeat it to combine columns.", "COL"),
@@ -93,7 +93,13 @@ ClusterOption = Annotated[
 ]
 ThresholdOption = Annotated[
     float | None,
-    option("--threshold", "Risk at which a person is treated, for the net benefit (default: share of events).", "RISK"),
+    option(
+        "--threshold",
+        "Treat from this risk on, for sensitivity and net benefit (default: share of events).",
+        "RISK",
+        min=0,
+        max=1,
+    ),
 ]
 WeightOption = Annotated[
     str | None, option("--weight", "Column of row weights, which is not used as a feature.", "COL")
@@ -184,7 +190,7 @@ class ColumnOptions:
     missing_labels: UnlabeledOption = "stop"
     environment_by: PeriodOption = None
     subjects: Annotated[
-        str | None, option("--subjects", "Column that says which rows belong together, such as a patient.", "COL")
+        str | None, option("--subjects", "Column with the patient, or another unit, whose rows stay together.", "COL")
     ] = None
     on_bad_file: BadFileOption = None
     max_memory: MemoryOption = None

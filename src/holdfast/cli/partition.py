@@ -1,4 +1,4 @@
-"""`holdfast partition`: stages 1 and 2 alone, written out so that the groups can be used elsewhere."""
+"""`holdfast partition`: run stages 1 and 2 alone, and write which rows each judge gets right."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from holdfast.cli.options import (
     FolderArgument,
@@ -18,9 +18,6 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.terminal import command_line, note, print_table, show, showing_stages, verdict_values
 from holdfast.exceptions import ParameterError
-
-if TYPE_CHECKING:
-    from holdfast.tables.files import TableSource
 
 
 def predict(
@@ -54,25 +51,30 @@ def predict(
     Writes the columns 'prediction' and 'probability_<label>' for every row, in the table's order. Rows are read in
     chunks, so the table may be larger than the memory.
     """
-    from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.regression import holds_regressor
+    from holdfast.tables.regression import TableRegressor, load_model
 
     if str(out) == "-":
         if as_json:
             raise ParameterError("Predictions go to standard output, where --json would print. Name a file with --out.")
     else:
         check_file(out, overwrite=overwrite, inputs=[table, *([recalibrate] if recalibrate else [])])
-    if holds_regressor(folder):
+    fitted = load_model(folder)
+    result: dict[str, Any] = {"out": out}
+    if isinstance(fitted, TableRegressor):
         if adapt or recalibrate is not None:
-            raise ParameterError(f"{folder} is a model of numbers, which --adapt and --recalibrate do not go with.")
-        _predict_numbers(folder, layout.open(table), out, keep, for_spreadsheets=for_spreadsheets, as_json=as_json)
-        return
-    fitted = TableClassifier.load(folder)
-    if adapt:
-        fitted = fitted.adapt(layout.open(table, fitted.roles_.missing))
-        note(f"note: {fitted.adaptation_}")
-    if recalibrate is not None:
-        fitted = fitted.recalibrate(layout.open(str(recalibrate), fitted.roles_.missing))
+            raise ParameterError(
+                f"{folder} is a regression model, which --adapt and --recalibrate do not support. Leave them out."
+            )
+        result["task"] = "regression"
+    else:
+        if adapt:
+            fitted = fitted.adapt(layout.open(table, fitted.roles_.missing))
+            note(f"note: {fitted.adaptation_}")
+            if fitted.adaptation_ is not None:
+                result["adaptation"] = fitted.adaptation_.to_dict()
+        if recalibrate is not None:
+            fitted = fitted.recalibrate(layout.open(str(recalibrate), fitted.roles_.missing))
+        result["verdict"] = verdict_values(fitted.method_)
     rows = layout.open(table, fitted.roles_.missing)
     for remark in rows.notes:
         note(f"note: {remark}")
@@ -81,37 +83,23 @@ def predict(
     n_rows = counts.total()
     if not n_rows:
         note(f"note: {table} has no rows")
-    shares = [f"{count / n_rows:.1%} {label}" for label, count in counts.most_common(3)]
-    more = f" and {len(counts) - 3} other labels" if len(counts) > 3 else ""
     if str(out) == "-":  # nothing but the predictions
         return
+    if "task" in result:
+        counts.clear()
+    else:
+        result["predicted"] = dict(counts.most_common())
+    shares = [f"{count / n_rows:.1%} {label}" for label, count in counts.most_common(3)]
+    more = f" and {len(counts) - 3} other labels" if len(counts) > 3 else ""
     corrected = f"recalibrated with {recalibrate}; " if recalibrate else ""
     answer = f"Predicted {n_rows:,} rows{': ' * bool(shares)}{', '.join(shares)}{more}; {corrected}wrote {out}."
     following = command_line("holdfast", "evaluate", folder, table)
     if fitted.roles_.label not in rows:
         following = command_line("holdfast", "report", folder)
-    result: dict[str, Any] = {"n_rows": n_rows, "predicted": dict(counts.most_common()), "out": out}
-    result["verdict"] = verdict_values(fitted.method_)
-    if adapt and fitted.adaptation_ is not None:
-        result["adaptation"] = fitted.adaptation_.to_dict()
+    result = {"n_rows": n_rows, **result}
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(counts))
 
 
-def _predict_numbers(
-    folder: Path, rows: TableSource, out: Path, keep: list[str], *, for_spreadsheets: bool, as_json: bool
-) -> None:
-    """Predict with a saved model of an amount."""
-    from holdfast.tables.regression import TableRegressor
-
-    fitted = TableRegressor.load(folder)
-    with showing_stages(f"predicting {rows.name}"):
-        n_rows = fitted.write_predictions(rows, out, keep=keep, for_spreadsheets=for_spreadsheets).total()
-    if str(out) == "-":
-        return
-    following = command_line("holdfast", "evaluate", folder, rows.name)
-    result = {"n_rows": n_rows, "task": "regression", "out": out}
-    show(f"Predicted {n_rows:,} rows; wrote {out}.", result, following=following, as_json=as_json)
-
-
 def _print(counts: Counter[str]) -> None:
-    print_table("", ["prediction", "rows"], [[label, n] for label, n in counts.most_common(20)])
+    if counts:
+        print_table("", ["prediction", "rows"], [[label, n] for label, n in counts.most_common(20)])

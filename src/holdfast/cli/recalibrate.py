@@ -28,10 +28,10 @@ def recalibrate(
     """Correct probabilities for one site with labeled rows of it.
 
     Begin with about 50 labeled rows, drawn at random at the site; the answer says how many would be enough. There are
-    three corrections: none, new intercepts, and new intercepts with a slope. They are averaged by their Bayesian
-    evidence, and with few rows the coefficients are shrunk. If the ranking is upside down at the site, which no
-    correction mends, nothing is saved. The saved result contains the coefficients and none of the rows. Rows without a
-    label only count for the size of the site.
+    three corrections: none, new intercepts, and new intercepts with a slope. They are averaged by their posterior
+    probability. With few rows the coefficients are shrunk towards no correction. If the ranking of the rows is reversed
+    at the site, which no correction can repair, nothing is saved. The saved result contains the coefficients and none
+    of the rows. Rows without a label only count for the size of the site.
     """
     corrected = layout.save_for_site(
         folder,

@@ -1,4 +1,4 @@
-"""`holdfast report`: an HTML report about a saved classifier, or about all runs in a folder."""
+"""`holdfast report`: write an HTML report about a saved classifier, or about all runs in a folder."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _page(folder: Path, options: RowOptions, *, audit: bool, threshold: float | 
         clinical=clinical,
         reliance=reliance,
         audit=audit,
-        settings={name: value for name, value in vars(options).items() if isinstance(value, Path)},
+        settings={name: value for name, value in vars(options).items() if isinstance(value, str)},
         following=""
         if options.table is None
         else command_line("holdfast", "predict", folder, options.table, "--out", "predictions.csv"),

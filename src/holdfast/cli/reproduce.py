@@ -1,4 +1,4 @@
-"""`holdfast reproduce`: a table or figure of the paper, or the benchmarks of other methods, next to their numbers."""
+"""`holdfast reproduce`: run a table or figure of the paper, or benchmarks of other methods, and compare the numbers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PlanOptions:
         bool,
         option(
             "--small",
-            "Smaller trainings, named as such: ablation, words, and CelebA with a linear layer on frozen features.",
+            "Smaller trainings, marked as such: ablation, words, irm, CelebA with a linear layer on frozen features.",
         ),
     ] = False
     seeds: Annotated[

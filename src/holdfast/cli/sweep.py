@@ -1,4 +1,4 @@
-"""`holdfast sweep`: all runs of an experiment file, each run once."""
+"""`holdfast sweep`: execute all runs of an experiment file that have no record yet."""
 
 from __future__ import annotations
 

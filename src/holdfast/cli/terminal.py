@@ -1,4 +1,4 @@
-"""Text tables, JSON, warnings and progress: everything that reaches the terminal."""
+"""Output on the terminal: text tables, JSON, warnings, progress and error messages."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def print_clinical(report: ClinicalReport, title: str) -> None:
     print_rest(report.sites)
     print_text(f"net benefit at a risk of {report.threshold:.2f}; treating nobody has 0", indent="  ")
     print_table(
-        f"Treating from a risk of {report.threshold:.2f} on",
+        f"If rows with a risk of {report.threshold:.2f} or more are treated",
         ["site", "sensitivity", "specificity", "PPV", "NPV"],
         [
             [s.name, s.sensitivity.value, s.specificity.value, s.ppv.value, s.npv.value]
@@ -326,6 +326,8 @@ def in_options(text: str) -> str:
         if typed is None or not typed.startswith("--"):
             return match[0]
         value = value.strip("'\"")
+        if value == "True":
+            return typed
         if value.startswith("frame["):  # a column of a frame
             value = "COL"
         return f"{typed} {shlex.quote(value)}" if value else typed
@@ -557,7 +559,8 @@ def _explain(problem: BaseException) -> int:
     if not isinstance(problem, HoldfastError) and hasattr(problem, "format_message"):  # an unknown option, for example
         command = getattr(getattr(problem, "ctx", None), "info_name", None)
         asked = str(command), str(getattr(problem, "option_name", None))
-        text = RETIRED.get(asked, _one_line(problem.format_message()))
+        said = _one_line(problem.format_message()).replace("Input should be", "it must be")
+        text = RETIRED.get(asked, said.partition(", unable to parse")[0])
         stop = "" if text.endswith((".", "?")) else "."
         return _say(f"error: {text}{stop} {_help(problem)}".rstrip(), BAD_INPUT)
     if os.environ.get("HOLDFAST_DEBUG"):
@@ -582,8 +585,8 @@ def start(
 ) -> None:
     """Find out whether a classifier will still work at the next site, why not, and what to do.
 
-    You say which site (hospital, camera, year) each row of a table came from. Start with 'holdfast diagnose'. 'holdfast
-    fit' trains a classifier that relies less on columns whose effect differs between sites.
+    You need a table with a label and a site (hospital, camera, year) for each row. Start with 'holdfast diagnose'.
+    'holdfast fit' trains a classifier that relies less on columns whose effect differs between sites.
     """
     if version:
         say(f"holdfast {__version__}")

@@ -1,4 +1,4 @@
-"""`holdfast theory`: what judges do to an environment, exactly, for the example of two bits."""
+"""`holdfast theory`: the halves that judges make of an environment, computed exactly for the two-bit example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sets by name: one registry, one module for each, synthetic ones and the paper's.
+"""Data sets by name: the paper's, synthetic ones, and your own tables.
 
 Other packages add theirs with entry points of the group ``holdfast.datasets``, each a `DatasetEntry`. Loaders do not
 import torch. Nothing is downloaded unless `download` is called.

@@ -1,4 +1,4 @@
-"""ASK2ME: abstracts with 0/1 attributes, from the authors' JSON lines: one file, or one for each environment."""
+"""ASK2ME: abstracts with 0/1 attributes, from the authors' JSON lines."""
 
 from __future__ import annotations
 

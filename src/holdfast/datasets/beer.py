@@ -1,4 +1,4 @@
-"""BeerReview sentiment with an artificial token: the authors' JSON lines, or a plain TSV of reviews."""
+"""BeerReview: sentiment of reviews with an artificial token, from the authors' JSON lines or from TSV files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CelebA: faces with 40 attributes, in the official layout or as an archive of images with a table of attributes."""
+"""CelebA: faces with 40 attributes, in the official layout or as a zip archive with a table of attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Colored digits: scikit-learn's 1,797 real 8x8 ones, with nothing to download, and what MNIST shares with them."""
+"""Colored digits: the 1,797 digits of scikit-learn, and the coloring that MNIST uses too."""
 
 from __future__ import annotations
 

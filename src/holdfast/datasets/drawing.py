@@ -1,4 +1,4 @@
-"""What loaders share: checks of their options, and drawing codes that agree with the label, and rows, at random."""
+"""Checks of loaders' options, and random draws: codes that agree with the label, and stratified splits."""
 
 from __future__ import annotations
 

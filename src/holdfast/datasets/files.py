@@ -1,4 +1,4 @@
-"""Files of data sets and experiments: fetched with their checksum, and read, with errors that name the file."""
+"""Download and read files of data sets and experiments; errors name the file and the line."""
 
 from __future__ import annotations
 

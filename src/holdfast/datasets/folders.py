@@ -1,4 +1,4 @@
-"""Where files of data sets are looked for, and what is said when they are not there."""
+"""Where files of data sets are looked for, and the error when they are missing."""
 
 from __future__ import annotations
 

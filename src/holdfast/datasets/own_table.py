@@ -1,4 +1,4 @@
-"""Any table of your own: a TOML names the file, the label, the environment and the attributes."""
+"""A table of your own as a data set: a TOML file names the table, the label, the environment and the attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small synthetic files in the formats that the loaders read, for trying things out without the real data."""
+"""Small synthetic files in the formats of the loaders, to try things out without the real data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two-feature example: a stable x1, an unstable x2 whose agreement with the label differs between environments."""
+"""The two-bit example: x1 is stable, and x2 agrees with the label more or less often in each environment."""
 
 from __future__ import annotations
 

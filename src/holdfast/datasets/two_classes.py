@@ -1,4 +1,4 @@
-"""Two-class colored MNIST as the field's benchmarks cut it: digits 0-4 against 5-9, 14x14 pixels, two colors."""
+"""Colored MNIST with two classes, cut as IRM and DomainBed do: digits 0-4 against 5-9, 14x14 pixels."""
 
 from __future__ import annotations
 

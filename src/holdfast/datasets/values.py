@@ -1,4 +1,4 @@
-"""What a data set is: where its files come from, and the rows that its loader returns, in three splits."""
+"""The values of a data set: its entry in the registry, its three splits, and rows that are loaded on demand."""
 
 from __future__ import annotations
 
@@ -19,13 +19,22 @@ from holdfast.exceptions import DatasetError
 class Split:
     """Rows of one split, with what is known about each.
 
-    Attributes are annotations for evaluation and the oracle; no method reads them as inputs.
+    Attributes
+    ----------
+    X : array, `ColoredImages`, `ImageFiles` or list of str
+        The rows.
+    y : array of shape (n_rows,)
+        Class codes; their names are in `Dataset.classes`.
+    environments : array of shape (n_rows,)
+        Environment labels, as text.
+    attributes : mapping of str to array of shape (n_rows,)
+        Annotations for evaluation and for the oracle. No other method reads them.
     """
 
-    X: Any  # n_rows rows: array, `ColoredImages`, `ImageFiles` or list of texts
-    y: NDArray[np.intp]  # (n_rows,) class codes, names in `Dataset.classes`
-    environments: NDArray[Any]  # (n_rows,) environment labels, text
-    attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # each (n_rows,)
+    X: Any
+    y: NDArray[np.intp]
+    environments: NDArray[Any]
+    attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         lengths = {"X": len(self.X), "y": len(self.y), "environments": len(self.environments)}
@@ -45,20 +54,34 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A data set ready for an experiment.
+    """A data set in three splits.
 
-    `validation` holds one split for each validation setting: ``"train"``, rows like those of the training environments,
-    and, where the environments are synthetic, ``"test"``, rows like those of the test environment.
+    Attributes
+    ----------
+    name : str
+    train : Split
+    validation : mapping of str to Split
+        One split for each validation setting: ``"train"``, rows like those of the training environments, and, where
+        the environments are synthetic, ``"test"``, rows like those of the test environment.
+    test : Split
+    classes : tuple of str
+        The name of each code in `y`.
+    attribute_names : tuple of str
+        The attributes to evaluate by; splits may have others.
+    unstable_attribute : str or None
+        The attribute that was planted, in the codes of `y`. The oracle uses it.
+    notes : tuple of str
+        How the rows differ from the paper's description.
     """
 
     name: str
     train: Split
     validation: Mapping[str, Split]
     test: Split
-    classes: tuple[str, ...]  # the name of each code in y
-    attribute_names: tuple[str, ...]  # those to evaluate; splits may carry others
-    unstable_attribute: str | None = None  # in the codes of y, where one was planted: what the oracle knows
-    notes: tuple[str, ...] = ()  # how what was read differs from the paper's description
+    classes: tuple[str, ...]
+    attribute_names: tuple[str, ...]
+    unstable_attribute: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def splits(self) -> tuple[Split, ...]:

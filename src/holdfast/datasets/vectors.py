@@ -1,4 +1,4 @@
-"""Word vectors from the files people have: FastText and GloVe text, `.npz`, and a wheel with GloVe's."""
+"""Read word vectors: FastText and GloVe text files, `.npz` archives, and a wheel with GloVe vectors."""
 
 from __future__ import annotations
 

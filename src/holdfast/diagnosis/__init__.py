@@ -1,1 +1,1 @@
-"""What is known about a table before and after models are tried: whether the data is sound, and clinical measures."""
+"""The diagnosis of a table: checks of the data, leave-one-site-out, remedies, clinical measures and the advice."""

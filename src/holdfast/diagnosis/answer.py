@@ -1,4 +1,4 @@
-"""The answer of a diagnosis in sentences: what was found, why, what to do, and how sure that is."""
+"""The sentences of a diagnosis: what was found, why, what to do, and how certain that is."""
 
 from __future__ import annotations
 
@@ -47,11 +47,13 @@ def find(found: Diagnosis) -> str:
         return _say_odd(found)
     if found.recommendation.rule == "tells_nothing":
         (new, known), (label, share) = found.areas, found.usual
-        right = f"accuracy {found.mean('new'):.0%}, always saying {label}: {share:.0%}"
+        right = f"accuracy {found.mean('new'):.0%}, always predicting {label}: {share:.0%}"
         return (
-            f"The columns tell nothing about `{found.label}`: the AUROC of an ordinary model is {new:.2f} at a site it "
-            f"has not seen, and {known:.2f} when it has ({right})."
+            f"The columns do not predict `{found.label}`: the AUROC of an ordinary model is {new:.2f} at a site it "
+            f"has not seen, and {known:.2f} at a site it has seen ({right})."
         )
+    if found.state in ("holds", "miscalibrated") and found.recommendation.rule == "unstable":
+        return f"So far an ordinary model holds at a site it has not seen: {numbers}. The next site may differ more."
     if found.state == "holds":
         return f"An ordinary model holds at a site it has not seen: {numbers}."
     if found.state == "unclear":
@@ -61,8 +63,8 @@ def find(found: Diagnosis) -> str:
     why = f", mostly because {REASONS[found.cause]}" if found.cause else ""
     if found.state == "miscalibrated":
         return (
-            f"At a site it has not seen, an ordinary model {as_good} when it has seen the site), but its "
-            f"probabilities are off{why}."
+            f"At a site it has not seen, an ordinary model {as_good} if the site was in the training data), but its "
+            f"probabilities are wrong{why}."
         )
     return f"An ordinary model breaks at a site it has not seen{why}: {numbers}. {_say_worst(found)}."
 
@@ -73,17 +75,17 @@ def _numbers(found: Diagnosis) -> tuple[str, str]:
     if found.by_rank:
         new, known = found.areas
         well = "about as well" if known - new < WORTH else "perhaps worse"
-        right = f"accuracy {found.mean('new'):.0%}, always saying {label}: {share:.0%}"
+        right = f"accuracy {found.mean('new'):.0%}; always predicting {label}: {share:.0%}"
         return (
-            f"its AUROC is {new:.2f} there, and {known:.2f} when it has seen the site ({right})",
-            f"ranks rows {well} (AUROC {new:.2f}, {known:.2f}",
+            f"its AUROC is {new:.2f} there, against {known:.2f} if the site was in the training data ({right})",
+            f"ranks rows {well} (AUROC {new:.2f}, against {known:.2f}",
         )
     new, known = found.mean("new"), found.mean("known")
-    often = "about as often" if known - new < WORTH else "perhaps less often"
+    level = "about the same" if known - new < WORTH else "perhaps a lower"
     return (
-        f"it is right for {new:.0%} of rows, and for {known:.0%} when it has seen the site (always saying {label}: "
-        f"{share:.0%})",
-        f"is right {often} ({new:.0%} of rows, {known:.0%}",
+        f"its accuracy is {new:.0%} there, against {known:.0%} if the site was in the training data (always predicting "
+        f"{label}: {share:.0%})",
+        f"has {level} accuracy ({new:.0%}, against {known:.0%}",
     )
 
 
@@ -97,7 +99,7 @@ def _say_worst(found: Diagnosis) -> str:
         worst = max(found.ranked, key=lambda site: site.known.auroc.value - site.new.auroc.value)
         there = f"{worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f}"
         broken = []
-    most = f"Most is lost in {worst.name}: {there}"
+    most = f"The largest loss is in {worst.name}: {there}"
     if not broken or n_fine < len(found.large) - len(broken):
         return most
     fine = "the other one is fine" if n_fine == 1 else f"the other {_count(n_fine)} are fine"
@@ -116,13 +118,14 @@ def _say_odd(found: Diagnosis) -> str:
     if odd.kind == "labels":
         return (
             f"In {odd.name} an ordinary model ranks rows much worse than at the other {_count(n_others)} sites (AUROC "
-            f"{odd.here:.2f} instead of {odd.elsewhere:.2f}), even when it has seen the site: are labels wrong there?"
+            f"{odd.here:.2f} instead of {odd.elsewhere:.2f}), even if the site was in the training data. Are labels "
+            "wrong there?"
         )
     event = list(found.sites[0].shares)[1]
     fine = f"the other {_count(n_others)} sites are fine" if found.state == "holds" else "no other site is as far off"
     return (
-        f"In {odd.name} a model of the other sites expects `{found.label}` to be {event} in "
-        f"{100 * odd.elsewhere:.0f} of 100 rows, and it is so in {100 * odd.here:.0f}; {fine}."
+        f"In {odd.name} a model fitted on the other sites predicts `{found.label}` = {event} for "
+        f"{100 * odd.elsewhere:.0f} of 100 rows, and the observed number is {100 * odd.here:.0f}; {fine}."
     )
 
 
@@ -147,7 +150,7 @@ def explain(found: Diagnosis) -> tuple[str, ...]:
     if check and dropped:
         enough = 0.5 * max(remedy.gain.value for remedy in dropped)
         best = min(dropped, key=lambda remedy: (remedy.gain.value < enough, len(remedy.columns)))
-        check += f" Without {_quoted(best.columns)}, the model does better at sites it has not seen."
+        check += f" Without {_quoted(best.columns)}, the model is better at sites it has not seen."
     lines = f"Why: {advice.reason}", advice.sure, check
     return tuple(line for line in lines if line)
 
@@ -156,8 +159,8 @@ def say_later(later: Later) -> str:
     """Say how a model of the past does in the future."""
     new, known = later.new.accuracy.value, later.known.accuracy.value
     return (
-        f"fitted on the time before {later.first}, it is right for {new:.0%} of the later rows, and for {known:.0%} "
-        "when it has seen such rows"
+        f"fitted on rows before {later.first}, its accuracy on later rows is {new:.0%}, against {known:.0%} if such "
+        "rows were in the training data"
     )
 
 
@@ -173,8 +176,8 @@ def _advise_recent(found: Diagnosis) -> Recommendation:
     return Recommendation(
         "collect",
         "Fit it again with recent rows before you use it, and check it regularly.",
-        f"What was learned before {later.first} costs {in_points(later.lost)} of accuracy afterwards.",
-        "Fairly sure, if the change goes on as it did.",
+        f"A model fitted on rows before {later.first} loses {in_points(later.lost)} of accuracy afterwards.",
+        "Confidence: fair, if the change continues in the same way.",
         site=later.first,
         how="First add recent rows to the table.",
     )
@@ -183,7 +186,7 @@ def _advise_recent(found: Diagnosis) -> Recommendation:
 def _advise_more_rows(found: Diagnosis) -> Recommendation:
     smallest, score = min(found.sites, key=lambda site: site.n_rows), found.new_score
     within = f"known only to within {50 * (score.high - score.low):.0f} points"
-    reason = f"The accuracy lost at a new site is {in_points(found.lost)}, and that there is {within}."
+    reason = f"The accuracy lost at a new site is {in_points(found.lost)}, and the accuracy there is {within}."
     if found.by_rank:
         reason = f"The AUROC at a new site is {score.value:.2f}, {within}."
     return Recommendation(
@@ -217,8 +220,8 @@ def _advise_new_rows(found: Diagnosis) -> Recommendation:
     return Recommendation(
         "collect",
         f"Collect rows at the new site before using a model there, as many as in {worst.name} or more.",
-        f"{lower} lower, and nothing that was tried helps for sure.",
-        "Fairly sure that the model breaks; not sure that more rows will help.",
+        f"{lower} lower, and none of the remedies that were tried clearly helps.",
+        "Confidence: fair that the model breaks, low that more rows will help.",
         site=worst.name,
         how=ADD_ROWS,
     )
@@ -226,16 +229,19 @@ def _advise_new_rows(found: Diagnosis) -> Recommendation:
 
 def _advise_keep(found: Diagnosis) -> Recommendation:
     names = [finding.feature for finding in found.findings]
-    unstable = f" {_quoted(names)} {_verb(names, 'changes', 'change')} between sites, without harm so far."
+    unstable = f" The effect of {_quoted(names)} differs between sites, without harm so far."
+    if len(names) > 1:
+        unstable = f" The effects of {_quoted(names)} differ between sites, without harm so far."
     kept, at_most = f"The accuracy lost at a site it has not seen is {in_points(found.lost)}", found.lost.high
     if found.by_rank:
         new, known = found.areas
-        kept, at_most = f"The AUROC at a site it has not seen is {new:.2f}, and {known:.2f} when it has", known - new
+        kept = f"The AUROC at a site it has not seen is {new:.2f}, against {known:.2f} at a site it has seen"
+        at_most = known - new
     return Recommendation(
         "keep",
         "Keep the ordinary model.",
-        f"{kept}, and nothing that was tried is better for sure.{unstable * bool(names)}",
-        f"{'Quite' if at_most <= MATTERS / 2 else 'Fairly'} sure, for sites that differ from these as much as "
+        f"{kept}, and none of the changes that were tried is clearly better.{unstable * bool(names)}",
+        f"Confidence: {'high' if at_most <= MATTERS / 2 else 'fair'}, for sites that differ from these as much as "
         "these differ from one another.",
     )
 
@@ -263,7 +269,7 @@ def _advise_labels(found: Diagnosis) -> Recommendation:
         "repair",
         f"Check how `{found.label}` was recorded in {odd.name} before you use its rows.",
         f"The AUROC there is lower than expected, by more than the other sites differ ({_by_chance(odd)}).",
-        "Fairly sure that the site differs; wrong labels are one reason, harder rows are another.",
+        "Confidence: fair that the site differs. Wrong labels are one possible reason, harder rows another.",
         site=odd.name,
     )
 
@@ -272,25 +278,25 @@ def _advise_rates(found: Diagnosis) -> Recommendation:
     odd = found.odd_sites[0]
     return Recommendation(
         "recalibrate",
-        f"Before you use it at a site like {odd.name}, label rows there and adjust its probabilities (recalibrate it).",
-        f"The share of events in {odd.name} is farther from what a model of the other sites expects than those differ "
+        f"Before you use it at a site like {odd.name}, label rows there and recalibrate its probabilities.",
+        f"The share of events in {odd.name} differs from the predicted one by more than at the other sites "
         f"({_by_chance(odd)}).",
-        "Fairly sure that the site differs; the next one may be like it or like the others.",
+        "Confidence: fair that the site differs. The next one may be like it or like the others.",
         site=odd.name,
         how=RECALIBRATE,
     )
 
 
 def _by_chance(odd: OddSite) -> str:
-    return f"by chance in {max(odd.chance, 0.001):.1%} of tables{' or fewer' * (odd.chance < 0.001)}"
+    return f"p {'<' if odd.chance < 0.001 else '='} {max(odd.chance, 0.001):.3f}"
 
 
 def _sureness(found: Diagnosis, remedy: Remedy) -> str:
     """Say at how many sites left out a change was better."""
     n_sites = len(found.sites)
-    level = "Fairly" if 2 * remedy.n_better >= n_sites else "Less"
-    level = "Quite" if remedy.n_better == n_sites else level
-    return f"{level} sure: it is better at {remedy.n_better} of {n_sites} sites left out."
+    level = "fair" if 2 * remedy.n_better >= n_sites else "low"
+    level = "high" if remedy.n_better == n_sites else level
+    return f"Confidence: {level}. It is better at {remedy.n_better} of {n_sites} left-out sites."
 
 
 def _advise(found: Diagnosis) -> Recommendation:
@@ -304,7 +310,7 @@ def _advise(found: Diagnosis) -> Recommendation:
         return Recommendation(
             "repair",
             f"Repair {_quoted(remedy.columns)}, or fit without {it}.",
-            f"{' '.join(odd)} Without {it}, the model does better at sites it has not seen. {gained}",
+            f"{' '.join(odd)} Without {it}, the model is better at sites it has not seen. {gained}",
             sure,
             remedy.columns,
             options=tuple(word for name in remedy.columns for word in ("--drop", name)),
@@ -315,8 +321,7 @@ def _advise(found: Diagnosis) -> Recommendation:
         labels = f"about {remedy.n_labels}" if remedy.n_labels else several
         return Recommendation(
             "recalibrate",
-            f"Before you use it at a new site, label {labels} rows there and adjust its probabilities (recalibrate it) "
-            "with them.",
+            f"Before you use it at a new site, label {labels} rows there and recalibrate its probabilities with them.",
             f"{_ranking(found)}{_rates(found)}. {gained}",
             sure,
             how=RECALIBRATE,
@@ -325,7 +330,7 @@ def _advise(found: Diagnosis) -> Recommendation:
     return Recommendation(
         "collect",
         "Collect labeled rows at the new site and fit with them before using the model there.",
-        f"Rows of the site itself help more than anything else that was tried, most in {worst.name}. {gained}",
+        f"Training with rows of the site helps more than all else that was tried, most in {worst.name}. {gained}",
         sure,
         site=worst.name,
         how=ADD_ROWS,
@@ -335,9 +340,9 @@ def _advise(found: Diagnosis) -> Recommendation:
 def _ranking(found: Diagnosis) -> str:
     """Say what of the model's scores carries over."""
     new, known = found.areas
-    off = "are off everywhere" if found.state == "holds" else "do not"
-    areas = f"AUROC {new:.2f} at a site it has not seen, {known:.2f} when it has"
-    return f"Its ranking of rows carries over ({areas}), its probabilities {off}"
+    off = "are wrong everywhere" if found.state == "holds" else "are wrong there"
+    areas = f"AUROC {new:.2f}, against {known:.2f} at a site it has seen"
+    return f"At a new site the model ranks rows well ({areas}), but its probabilities {off}"
 
 
 def _rates(found: Diagnosis) -> str:
@@ -348,14 +353,14 @@ def _rates(found: Diagnosis) -> str:
     if high.shares[label] - low.shares[label] < RATES_DIFFER:
         return ""
     few, many = (f"{site.shares[label]:.0%}" for site in (low, high))
-    return f": `{found.label}` is {label} in {few} of rows in {low.name}, and in {many} in {high.name}"
+    return f": `{found.label}` is {label} in {few} of rows in {low.name}, but in {many} in {high.name}"
 
 
 def _gained(found: Diagnosis, remedy: Remedy) -> str:
     """Say what a change brought at the sites left out."""
     gain = remedy.gain
     return (
-        f"Tried at the sites left out, this changes the accuracy by {in_points(remedy.accuracy)} and lowers the "
+        f"At the left-out sites this changes the accuracy by {in_points(remedy.accuracy)} and lowers the "
         f"{found.loss_name} by {gain.value:.3f} [{gain.low:.3f} to {gain.high:.3f}]."
     )
 
@@ -368,17 +373,19 @@ def _advise_stable(found: Diagnosis) -> Recommendation:
     gained = _gained(found, tried) if tried is not None and tried.is_sure else ""
     later = found.later
     if later is not None and later.breaks and later.stable is not None and later.stable.low > 0:
-        sure = f"Fairly sure: on the later rows its accuracy is higher by {in_points(later.stable)}."
+        sure = f"Confidence: fair. On the later rows its accuracy is higher by {in_points(later.stable)}."
     elif tried is None:
-        sure = "Confidence: low, because with two sites it cannot be tried at a left-out site."
+        sure = "Confidence: low, because with two sites the stable classifier cannot be tried at a left-out site."
     elif tried.is_sure:
         sure = _sureness(found, tried)
+    elif found.verdict.price.value > max(found.verdict.gain):
+        sure = "Confidence: low, because it costs more than it saves. With `--caution 0` the ordinary model is kept."
     else:
-        sure = "Confidence: low, because no gain is seen at left-out sites. It protects against larger changes."
+        sure = "Confidence: low, because there was no gain at left-out sites. It protects against larger changes."
     return Recommendation(
         "stable",
         f"Use the stable classifier, which relies less on {_quoted(names)}, {effects} between sites.",
-        f"It {say_price(found.verdict)}. {gained}".rstrip(),
+        f"The stable classifier {say_price(found.verdict)}. {gained}".rstrip(),
         sure,
         names,
     )
@@ -390,12 +397,12 @@ def say_price(verdict: Any) -> str:
         known, gone, turned = verdict.auroc.values()
         return (
             f"has an AUROC of {known.fitted:.2f} instead of {known.ordinary:.2f} at sites like these, of "
-            f"{gone.fitted:.2f} instead of {gone.ordinary:.2f} where the effect vanishes, and of {turned.fitted:.2f} "
-            f"instead of {turned.ordinary:.2f} where it reverses"
+            f"{gone.fitted:.2f} instead of {gone.ordinary:.2f} if the effect vanishes, and of {turned.fitted:.2f} "
+            f"instead of {turned.ordinary:.2f} if it reverses"
         )
     vanished, turned = (_points(gain) for gain in verdict.gain)
     costs = f"costs {in_points(verdict.price)} of accuracy" if verdict.price.value >= 0.0005 else "costs no accuracy"
-    return f"{costs} at sites like these, and saves {vanished} where the effect vanishes and {turned} where it reverses"
+    return f"{costs} at sites like these, and saves {vanished} if the effect vanishes and {turned} if it reverses"
 
 
 def _points(value: float) -> str:

@@ -1,4 +1,4 @@
-"""The measures that clinical studies report at each site left out, pooled over sites, with what to expect at the next.
+"""Clinical performance measures at each site left out, pooled over sites by random effects.
 
 Discrimination (AUROC), calibration (slope, intercept in the large, observed to expected events), overall error (Brier
 score, log loss), and at a threshold net benefit, sensitivity, specificity and predictive values, for each site. Sites

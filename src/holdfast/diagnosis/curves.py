@@ -1,4 +1,4 @@
-"""Curves that clinical studies show: calibration, net benefit, and the distribution of the stated risk.
+"""Clinical curves by site: calibration, net benefit, and the distribution of the predicted risk.
 
 Calibration is a logistic regression of the event on a restricted cubic spline of the stated log-odds, for each site. At
 each risk the sites' curves are pooled by a random-effects model, on the scale of log-odds, with a prediction band for

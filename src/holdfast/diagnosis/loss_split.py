@@ -112,7 +112,8 @@ def _split(known: Losses, new: Losses, generator: np.random.Generator, *, by_sco
     log_a = np.empty((N_DRAWS + 1, n_known))  # of every known row, up to a constant
     log_b = np.zeros((N_DRAWS + 1, n_classes))
     for fold in range(N_FOLDS):
-        rest, asked = folds != fold, np.flatnonzero((folds == fold) & (at_new == 0))
+        asked = np.flatnonzero((folds == fold) & (at_new == 0))
+        rest = np.setdiff1d(np.arange(len(y)), asked)  # only known rows are asked about, so new ones are in every fit
         found = _coefficients(design[rest], at_new[rest], draws[:, rest])
         log_b[:, 1:] += FREE * found[:, 1:n_classes] / N_FOLDS
         log_a[:, asked] = found[:, n_classes:] @ design[asked, n_classes:].T

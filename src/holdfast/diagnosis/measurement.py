@@ -1,4 +1,4 @@
-"""The experiment of a diagnosis: each site is left out in turn, and remedies are tried there.
+"""Leave each site out in turn, and try the remedies there.
 
 An ordinary model is fitted on the other sites. Its scores at the site left out are compared with those of a model that
 has seen rows of that site too, on the same rows, and with its own scores at the sites it was fitted on, out of fold.

@@ -1,4 +1,4 @@
-"""A measure of several sites, pooled: the mean over sites like these, and what to expect at the next one.
+"""Random-effects meta-analysis: the mean of a measure over sites, and a prediction interval for the next site.
 
 A random-effects model: the variance between sites by restricted maximum likelihood, the interval of the mean by Hartung
 and Knapp, and a prediction interval for the next site.

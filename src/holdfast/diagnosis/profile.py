@@ -1,4 +1,4 @@
-"""What each column looks like at each site, next to what `holdfast.diagnosis.soundness` found in it."""
+"""A table of every column by site, with the cells marked that the checks of the data found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model of numbers at every site: R², RMSE and mean error, pooled over sites, and what that means.
+"""Does a regression model hold at every site? R², RMSE and mean error, pooled over sites.
 
 Each site is measured on rows that the model has not seen. Measures are pooled by a random-effects model with a
 prediction interval for the next site (`holdfast.diagnosis.pooling`): RMSE and the unexplained share 1 - R² as
@@ -138,7 +138,7 @@ def _measure(name: str, y: Floats, predicted: Floats) -> SiteErrors:
 
 @dataclass(frozen=True, eq=False)
 class RegressionDiagnosis:
-    """What was found about a model of numbers; `str()` is the answer in words.
+    """What was found about a regression model; `str()` is the answer in words.
 
     Attributes
     ----------
@@ -319,7 +319,7 @@ def _find(found: RegressionDiagnosis) -> str:
         return "Fewer than two sites can be measured."
     r2 = found.new.pooled_of("r2")
     share = "" if r2 is None else f" and R² {r2.mean.value:.2f}"
-    numbers = f"RMSE {new.mean.value:.3g}{share} there, RMSE {known.mean.value:.3g} when it has seen the site"
+    numbers = f"RMSE {new.mean.value:.3g}{share} there, against RMSE {known.mean.value:.3g} at a site it has seen"
     both = {
         site.name: (site.rmse.value, seen.rmse.value)
         for site, seen in zip(found.new.sites, found.known.sites, strict=True)
@@ -327,7 +327,7 @@ def _find(found: RegressionDiagnosis) -> str:
     shifts = {site.name: site.bias.value for site in found.new.sites}
     moved = [f"{abs(shifts[name]):.3g} too {'low' if shifts[name] > 0 else 'high'} in {name}" for name in found.shifted]
     if found.recommendation.rule == "tells_nothing":
-        return f"The columns tell nothing about `{found.label}`: {numbers}."
+        return f"The columns do not predict `{found.label}`: {numbers}."
     if found.state == "holds":
         return f"An ordinary model of `{found.label}` holds at a site it has not seen: {numbers}."
     if found.state == "miscalibrated":
@@ -360,8 +360,8 @@ def _advise_stable(verdict: RegressionVerdict) -> Recommendation:
         f"Use the stable model, which relies less on {listed([f'`{name}`' for name in names], most=4)}, {effects} "
         "between sites.",
         f"Its RMSE is {known.fitted:.3g} instead of {known.ordinary:.3g} at sites like these, {gone.fitted:.3g} "
-        f"instead of {gone.ordinary:.3g} where the effect vanishes, and {turned.fitted:.3g} instead of "
-        f"{turned.ordinary:.3g} where it reverses.",
+        f"instead of {gone.ordinary:.3g} if the effect vanishes, and {turned.fitted:.3g} instead of "
+        f"{turned.ordinary:.3g} if it reverses.",
         "",
         names,
     )
@@ -372,7 +372,7 @@ def _advise(report: RegressionReport, state: State, worse: Sequence[str], shifte
         return Recommendation(
             "collect",
             "Collect rows at the new site and fit with them before using the model there.",
-            "Errors are larger where the model has not seen the site, and no column has an effect that surely differs.",
+            "Errors are larger at sites the model has not seen, and no column has an effect that clearly differs.",
             "",
             site=worse[0] if worse else "",
         )

@@ -1,4 +1,4 @@
-"""Stated risks of a model that exists already: does it hold at every site, where does it not, and what to do.
+"""Does an existing model hold at every site? Its predicted risks are compared with the outcomes.
 
 Nothing is fitted. Every site is measured (`holdfast.diagnosis.clinical`), and a site is named when its ranking is
 clearly worse than that of the others, or when its stated risks are clearly too high or too low. "Clearly" is a test at
@@ -272,8 +272,8 @@ def _say_level(found: Sequence[SiteFinding], sites: dict[str, SiteMeasures], eve
         share = site.n_events / site.n_rows
         expected = share / finding.value
         stated, seen = f"{100 * expected:.0f}", f"{100 * share:.0f}"
-        parts.append(f"in {finding.site} the model expects {event} in {stated} of 100 rows, and it is so in {seen}")
-    more = f"; {len(found) - 3} more sites are off" if len(found) > 3 else ""
+        parts.append(f"in {finding.site} the model predicts {event} for {stated} of 100 rows, and it occurs in {seen}")
+    more = f"; {len(found) - 3} more sites are miscalibrated" if len(found) > 3 else ""
     text = "; ".join(parts) + more
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -283,7 +283,7 @@ def _say_slope(found: Sequence[SiteFinding], sites: dict[str, SiteMeasures], eve
         f"{finding.site} (too {'extreme' if finding.value < 1 else 'cautious'}, slope {finding.value:.2f})"
         for finding in found
     ]
-    return f"Risks are off in {listed(parts, most=3)}."
+    return f"The calibration slope is wrong in {listed(parts, most=3)}."
 
 
 _SAID = {"reversed": _say_reversed, "ranking": _say_ranking, "level": _say_level, "slope": _say_slope}
@@ -305,7 +305,7 @@ def _advise(
         where = listed([finding.site for finding in findings if finding.question == "ranking"], most=4)
         return Recommendation(
             "collect",
-            f"Do not use the model in {where} before it is fitted with rows of such a site.",
+            f"Do not use the model in {where} until it has been fitted with rows of such a site.",
             "Recalibration cannot correct a wrong ranking.",
             sure,
             site=off[0],
@@ -318,8 +318,8 @@ def _advise(
         return Recommendation(
             "recalibrate",
             f"Recalibrate the model in {listed(off, most=4)}.",
-            "The ranking carries over, the stated risks do not. Change of the intercept (log-odds) that corrects the "
-            f"level: {listed(shifts, most=6)}.",
+            "The ranking is good there, but the predicted risks are wrong. Change of the intercept (log-odds) that "
+            f"corrects the level: {listed(shifts, most=6)}.",
             sure,
         )
     if state == "unclear":

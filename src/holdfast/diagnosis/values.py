@@ -1,4 +1,4 @@
-"""What a diagnosis contains: every site's scores, the remedies that were tried, and the answer."""
+"""The result of a diagnosis as values: scores of every site, remedies, and the recommendation."""
 
 from __future__ import annotations
 

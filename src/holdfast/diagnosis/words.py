@@ -1,4 +1,4 @@
-"""The sentences of a diagnosis: what `holdfast.diagnosis.soundness` found, and what to do about it."""
+"""The sentences about problems of the data, and how to correct them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The estimators: PI and what it is compared with, each in one file."""
+"""The estimators: one file for each method."""

@@ -1,4 +1,4 @@
-"""Group-balanced ERM: every group counts the same and nothing is maximized, to ask whether resampling is enough."""
+"""Group-balanced ERM: an ordinary fit in which every group has the same weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all stable classifiers share: reading what `fit` was handed, predicting, scikit-learn's rules."""
+"""The base classes of all estimators: reading the arguments of `fit`, predicting, and scikit-learn's conventions."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ from holdfast.rows.reading import (
     read_held_out,
     read_labels,
     read_weights,
+    warn_of_other_order,
 )
 from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import RandomState, Seeding
@@ -124,6 +125,7 @@ class MethodEstimator(BaseEstimator):
             raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
         for name in [name for name in vars(self) if name.endswith("_")]:  # nothing of an earlier fit stays
             delattr(self, name)
+        warn_of_other_order(X, y=y, environments=environments, sample_weight=sample_weight)
         X = self._check_rows(X, reset=True)
         n_rows = count_rows(X)
         targets = self._read_targets(y, n_rows)
@@ -460,8 +462,8 @@ def warn_single_environment(environments: Sequence[Environment], method: str) ->
     """Warn and return True when there are not two environments to compare."""
     if len(environments) >= 2:
         return False
-    what = "there is only one, so the ordinary model is fitted. Pass rows of at least two, and say which row is from "
-    what += "which, for example with environments=frame['site']."
+    what = "there is only one, so the ordinary model is fitted. Pass rows of at least two environments, for example "
+    what += "with environments=frame['site']."
     if environments[0].name.endswith("small environments)"):  # as `merge_small_environments` calls them
         what = "each has too few rows, so they were merged into one, and the ordinary model is fitted. Use a "
         what += "coarser label, for example the region instead of the site."

@@ -1,4 +1,4 @@
-"""Empirical risk minimization: the ordinary fit on all rows, the baseline of every comparison."""
+"""Empirical risk minimization: the ordinary fit on all rows, and the baseline of every comparison."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ERMClassifier(MethodClassifier):
     selection : str or None
         For networks: the rule that selects the epoch.
     random_state : int or None
-        Seeds the estimator where its own `random_state` is unset.
+        Seed of the estimator if its own `random_state` is None.
 
     Attributes
     ----------

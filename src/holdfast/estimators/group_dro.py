@@ -1,4 +1,4 @@
-"""Group DRO: the least worst-case risk over known groups; and the oracle, which knows the unstable attribute."""
+"""Group DRO: minimize the worst-case risk over known groups. The oracle knows the unstable attribute."""
 
 from __future__ import annotations
 
@@ -75,7 +75,11 @@ def _environment_names(training: TrainingRows) -> list[str]:
 
 @dataclass(eq=False, repr=False)
 class GroupDROClassifier(MethodClassifier):
-    """Minimize the largest risk over known groups (Sagawa et al., 2020).
+    r"""Group distributionally robust optimization (Sagawa et al., 2020).
+
+    The groups :math:`g` are known, and the largest of their risks is minimized:
+
+    .. math:: \min_f \max_g R_g(f).
 
     Parameters
     ----------

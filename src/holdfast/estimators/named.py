@@ -1,4 +1,4 @@
-"""Estimators by name: what `fit`, `compare` and experiments put inside a method. A new one is one line in `ESTIMATORS`.
+"""Estimators by name, as `fit`, `compare` and experiments use them in a method; a new one is a line in `ESTIMATORS`.
 
 Modules are imported when an estimator is made, so that asking for names costs nothing.
 """

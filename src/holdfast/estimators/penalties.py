@@ -1,4 +1,4 @@
-"""Methods that are an objective over environments: a network trained with a penalty on what differs between them."""
+"""IRM, V-REx and RGM: networks trained with a penalty on what differs between environments."""
 
 from __future__ import annotations
 
@@ -84,7 +84,12 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
 
 @dataclass(eq=False, repr=False)
 class IRMClassifier(EnvironmentObjectiveClassifier):
-    """Mean risk of the environments plus the squared gradient on a dummy scale of the logits (Arjovsky et al., 2019).
+    r"""Invariant risk minimization (Arjovsky et al., 2019).
+
+    The best scale of the logits should be the same in every environment. With :math:`R_e(w)` the risk in environment
+    :math:`e` of the logits times :math:`w`, the objective is
+
+    .. math:: \frac{1}{n} \sum_e \left[ R_e(1) + \lambda \, R_e'(1)^2 \right].
 
     Parameters
     ----------
@@ -123,7 +128,11 @@ class IRMClassifier(EnvironmentObjectiveClassifier):
 
 @dataclass(eq=False, repr=False)
 class VRExClassifier(EnvironmentObjectiveClassifier):
-    """Mean risk of the environments plus the variance of their risks (Krueger et al., 2021).
+    r"""Variance risk extrapolation (Krueger et al., 2021).
+
+    The risks of the environments should be equal. The objective is
+
+    .. math:: \frac{1}{n} \sum_e R_e + \lambda \operatorname{Var}_e(R_e).
 
     Parameters
     ----------
@@ -152,7 +161,13 @@ class VRExClassifier(EnvironmentObjectiveClassifier):
 
 @dataclass(eq=False, repr=False)
 class RGMClassifier(EnvironmentObjectiveClassifier):
-    """Mean risk of the environments plus the regret of one that is held out at random (Jin et al., 2020).
+    r"""Regret minimization (Jin et al., 2020).
+
+    A head that is trained on the features of the other environments should predict as well as one that is trained on
+    the environment itself. With :math:`h_{-e}` and :math:`h_e` these heads, and an environment :math:`e` drawn in each
+    step, the objective is
+
+    .. math:: \frac{1}{n} \sum_{e'} R_{e'} + \lambda \left[ R_e(h_{-e}) - R_e(h_e) \right].
 
     Parameters
     ----------

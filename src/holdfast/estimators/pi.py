@@ -1,4 +1,4 @@
-"""Predict then interpolate: the mistakes that environments' classifiers make about each other tell what is unstable."""
+"""Predict then Interpolate: classifiers of other environments cut the rows into correct and mistaken halves."""
 
 from __future__ import annotations
 
@@ -390,10 +390,9 @@ class PredictThenInterpolate(MethodEstimator):
             log.info("round %d leaves nothing to learn: back to round %d", number, number - 1)
         return self._keep_solution(solution, validation)
 
-    def with_final(self, estimator: Any, objective: str, training: TrainingRows, seeding: Seeding) -> Self:
+    def with_final(self, estimator: Any, training: TrainingRows, seeding: Seeding) -> Self:
         """Return a copy with another final classifier, trained on the same halves of the same rows."""
-        other = copy.copy(self).set_params(objective=objective)
-        return other._interpolate(estimator, training, seeding, None)
+        return copy.copy(self)._interpolate(estimator, training, seeding, None)
 
     def _has_collapsed(self, solution: Solution, training: TrainingRows) -> bool:
         """Return whether a final classifier has learned nothing."""
@@ -414,13 +413,16 @@ class PredictThenInterpolate(MethodEstimator):
 
 @dataclass(eq=False, repr=False)
 class PIClassifier(PredictThenInterpolate, MethodClassifier):
-    """Predict then Interpolate (Bao et al., 2021): minimize the worst-group risk over halves of the environments.
+    r"""Predict then Interpolate (Bao et al., 2021): minimize the worst-group risk over halves of the environments.
 
-    One classifier is fitted on each environment. Its predictions cut every other environment into correct and mistaken
-    rows. The final classifier minimizes the worst-case risk over all mixtures of these halves.
+    One classifier is fitted on each environment. It divides every other environment into two halves: the rows that it
+    predicts correctly and those that it gets wrong. The final classifier minimizes the worst-case risk over all
+    mixtures of these halves :math:`g`:
 
-    The worst case is harsh where stable features are noisy, and costs accuracy where nothing is unstable.
-    `StableClassifier` is recommended: it says first whether something is, and what PI costs.
+    .. math:: \min_f \max_{q \in \Delta} \sum_g q_g R_g(f) = \min_f \max_g R_g(f).
+
+    This costs accuracy if stable features are noisy or if nothing is unstable. If you do not know whether something is
+    unstable, use `StableClassifier`, which tests this first.
 
     Parameters
     ----------
@@ -431,37 +433,39 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         How the min–max problem is solved: exactly for logistic regression, by gradients for networks, by reweighted
         fits for everything else.
     halves : "hard" or "soft"
-        Rows cut by whether the judge is right, or every row in both halves, weighted by the judge's probability.
+        Hard: each row is in the correct or in the mistaken half. Soft: each row is in both halves, weighted by the
+        judge's probability of its label. (A judge is the classifier of another environment.)
     rounds : int
-        Largest number of rounds of stages 1 and 2: each further one cuts the halves again, by judges that are already
-        best in the worst half of their own environment, for a second unstable feature behind the first. It stops when
-        nothing changes, and goes back by a round while the final classifier has learned nothing (`rounds_` says which
-        one counts). Needs hard halves.
+        Largest number of rounds of stages 1 and 2. Each further round divides the rows again, with judges that minimize
+        the worst-case risk over the halves of their own environment. This can find a second unstable feature. The
+        rounds stop when nothing changes. A round after which the final classifier learns nothing is not used
+        (`rounds_`). Needs hard halves.
     refinement : "worst_case" or "environments"
-        Who judges in further rounds: classifiers with the least worst-case risk over the halves of one environment, or
-        one plain classifier for each half, as if the halves were environments, which is what the paper proposes.
+        Judges of further rounds. "worst_case": classifiers with the least worst-case risk over the halves of one
+        environment. "environments": one ordinary classifier for each half, as the paper proposes.
     recipe : "robust" or None
-        For networks whose labels are partly wrong: sets the objective to "chance", stops judges early, and
-        trains with a loss that resists wrong labels, averaged weights and a falling learning rate
-        (`holdfast.estimators.pi.RECIPES` has the values). Parameters that differ from their defaults stay as they are.
+        For networks whose labels are partly wrong. It sets the objective to "chance", stops judges early, and trains
+        with a loss that is robust against wrong labels, averaged weights and a falling learning rate
+        (`holdfast.estimators.pi.RECIPES` has the values). It does not change parameters that you have set.
     reweight_rounds : int
         Largest number of fits of each fold by the reweighting solver.
     objective : "max", "online", "chance" or "equal"
-        For networks: differentiate the worst group alone, or weight the groups by exponentiated risks, or take the one
-        mixture in which every judge is right as often as chance (1/K correct, 1 − 1/K mistaken rows), or the equal
-        mean of both halves, which costs no more than an ordinary fit and loses less where nothing is unstable.
+        For networks. "max": the risk of the worst group. "online": groups weighted by exponentiated risks. "chance":
+        the mixture in which every judge is as accurate as chance (a share of 1/K correct and 1 − 1/K mistaken rows).
+        "equal": the mean of both halves, which takes no longer than an ordinary fit and loses less if nothing is
+        unstable.
     selection : str or None
-        For networks: the rule that selects the final classifier's epoch; None: the network's own.
+        For networks: the rule that selects the epoch of the final classifier. None: the rule of the network.
     judge_selection : str or None
-        For networks: the rule that selects each judge's epoch, by default the accuracy on the environments it was not
-        trained on, as in the paper's code.
+        For networks: the rule that selects the epoch of each judge. None: the accuracy on the environments that it was
+        not trained on, as in the paper's code.
     min_group_size : int
-        Environments with fewer rows are merged; halves with fewer (effective) rows are dropped; both with a warning.
+        Environments with fewer rows are merged, and halves with fewer (effective) rows are dropped, with a warning.
     n_folds : int
-        Folds for predicting rows out of fold: a judge's own rows (of networks only for soft halves), and the groups of
-        the reweighting solver. With 0 a judge's accuracy on its own environment stays unknown (NaN).
+        Number of folds for out-of-fold predictions: of a judge's own rows (for networks only with soft halves), and of
+        the groups of the reweighting solver. With 0 a judge's accuracy in its own environment is NaN.
     n_jobs : int or None
-        Fits that run at the same time.
+        Number of fits that run at the same time.
     random_state : int or None
 
     Attributes
@@ -473,16 +477,15 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     partitions_ : tuple of Partition
         Stage 2: judge, judged, and the row numbers of both halves.
     accuracies_ : array of shape (n_environments, n_environments)
-        Accuracy of each judge (row) in each environment (column). The diagonal is out of fold; for networks with hard
-        halves it comes from validation rows whose group labels are the environments, and else is NaN.
+        Accuracy of each judge (row) in each environment (column). The diagonal is out of fold. For networks with hard
+        halves it comes from validation rows whose group labels are the environments; without these it is NaN.
     groups_ : tuple of Group
         The halves that entered stage 3.
     group_risks_, worst_case_risk_, gap_ : array, float, float
-        Risk of each group under the final classifier (of networks: on at most 1,000 of its rows), the largest one, and
-        how far from the optimum it can be (the duality gap of the convex solver, the ensemble's for reweighting, NaN
-        for networks).
+        Risk of each group under the final classifier (for networks: on at most 1,000 of its rows), the largest of them,
+        and an upper bound on its distance from the optimum (the duality gap; NaN for networks).
     group_weights_ : array of shape (n_groups,)
-        The worst mixture of the groups, on the simplex.
+        Weights of the worst mixture of the groups; they sum to one.
     estimator_ : fitted estimator over class codes
     solver_ : str
         The solver that was used.
@@ -490,10 +493,10 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         The round whose halves entered stage 3.
     history_ : list of dict, one for each iteration, round or epoch
     validation_score_ : float
-        Accuracy on the validation rows, where some were given.
+        Accuracy on the validation rows, if there are any.
     price_ : Interval
-        Accuracy that is lost against ERM on the validation rows, where some were given. It takes one more fit. A high
-        price without evidence that something is unstable gives a warning.
+        Accuracy lost compared with ERM on the validation rows, if there are any. It takes one more fit. A high price
+        without evidence that something is unstable gives a warning.
     classes_, n_features_in_, feature_names_in_
 
     Examples

@@ -1,4 +1,4 @@
-"""Predict then interpolate for numbers: environments are cut by how large each judge's squared error is."""
+"""Predict then Interpolate for regression: rows are cut by the squared error of each judge."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from holdfast.rows.training import TrainingRows
 
 @dataclass(eq=False, repr=False)
 class PIRegressor(PredictThenInterpolate, MethodRegressor):
-    """Predict then Interpolate for numbers: minimize the worst-group risk over halves of the environments.
+    """Predict then Interpolate for regression: minimize the worst-group risk over halves of the environments.
 
-    A row of a judged environment is correct when the judge's squared error is within a threshold. This finds an
-    unstable predictor that is *broken* in some rows (a copy of the target that is sometimes wrong). It does not help
-    where the *slope* of a predictor changes between environments: large errors then lie on both sides of every row's
-    prediction, and the halves carry no opposite correlations.
+    A row of a judged environment is correct if the judge's squared error is within a threshold. This works for an
+    unstable predictor that is *wrong in some rows*, such as a copy of the target with errors. It helps little if the
+    *slope* of a predictor changes between environments, because large errors then occur on both sides, and the halves
+    do not have opposite correlations.
 
     Parameters
     ----------
     estimator : scikit-learn regressor or None
         None: columns scaled to unit variance, then a ridge regression.
     error_threshold : float or str
-        The largest squared error of a correct row; or a share such as "75%": that part of each judged environment with
-        the smallest errors is correct.
+        The largest squared error of a correct row; or a share such as "75%": the rows of each judged environment with
+        the smallest errors are correct.
     halves : "hard" or "soft"
-        Rows cut by the threshold, or every row in both halves with weights exp(-error²/2s²) and its complement, s² the
-        judge's own out-of-fold squared error.
+        Hard: divided by the threshold. Soft: each row is in both halves, with the weights exp(-error²/2s²) and one
+        minus it, where s² is the judge's out-of-fold squared error.
     solver, reweight_rounds, objective, selection, judge_selection, min_group_size, n_folds, n_jobs, random_state
         As for `PIClassifier`.
 

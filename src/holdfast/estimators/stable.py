@@ -1,41 +1,40 @@
-r"""A classifier that relies less on relations that change between environments, and says so."""
+r"""The stable classifier: it uses less of the columns whose effect differs between environments."""
 
 from __future__ import annotations
 
 import copy
 import html
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.auditing.run import AuditSettings, read_columns
-from holdfast.environments import label_array, listed, take_rows, unique_labels
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
-from holdfast.estimators.pi import PIClassifier
-from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
-from holdfast.fitting.calibration import calibrate, class_scores, log_softmax
+from holdfast.estimators.mixing import (
+    CAUTIONS,
+    Choice,
+    Mixture,
+    check_caution,
+    choose,
+    read_comparable,
+    uncompared,
+)
+from holdfast.estimators.stable_network import ask_folds, check_network, deal_network_folds, fit_pi, from_network
+from holdfast.exceptions import HoldfastWarning, ParameterError, warn
+from holdfast.fitting.calibration import calibrate, log_softmax
 from holdfast.fitting.estimators import (
     code_probabilities,
-    fit_rows,
     has_probabilities,
     has_threshold,
     is_network,
     last_step,
-    predicted_codes,
-    seeded_clone,
-    stopped_like,
 )
-from holdfast.fitting.folds import deal_evenly
 from holdfast.fitting.logistic import refit_logistic
-from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
 from holdfast.metrics import Interval
 from holdfast.newsite.adapt import Adaptation, AdaptedClassifier, adapt, ask_again
 from holdfast.newsite.check import SiteCheck, check_site
@@ -49,38 +48,31 @@ from holdfast.rows.kinds import count_rows, holds_items, is_frame, is_sparse, is
 from holdfast.rows.mapped import is_mapped
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
-from holdfast.stable.columns import Columns, split_categories
-from holdfast.stable.decision import CAUTION, kept_share, level_weights, removal_levels
-from holdfast.stable.design import Design, make_design
+from holdfast.stable.decision import CAUTION, kept_share
+from holdfast.stable.design import make_design
 from holdfast.stable.directions import describe, try_directions
-from holdfast.stable.findings import find
 from holdfast.stable.hypotheses import Posterior, posteriors
-from holdfast.stable.network import NetworkRows, find_network, read_skill
-from holdfast.stable.removal import (
-    MixedClassifier,
-    Removal,
-    centered,
-    join_removals,
-    mix_scores,
-    plan_removal,
-    shuffled_partners,
-)
+from holdfast.stable.network import NetworkRows, find_network
+from holdfast.stable.removal import MixedClassifier, Removal, centered, mix_scores, shuffled_partners
 from holdfast.stable.scenarios import Part, Scenarios, ask_out_of_fold, try_scenarios
-from holdfast.stable.verdict import RARE, SUSPECTED, Accuracy, Verdict, fitted_as
+from holdfast.stable.verdict import RARE, Accuracy, Verdict, fitted_as
 
 Array = NDArray[np.float64]
-N_FOLDS = 2  # for price and gain
-CAUTIONS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of `path_`
-MOST_WORST_CASE = 3  # sites up to which the stable network minimizes the worst half, and not the mean of the halves
-MOST_LEFT_OUT = 5  # rounds of leaving environments out
-ROWS_FOR_ONE_DRAW = 4000  # with fewer rows, columns are shuffled several times
 MOST_COPIED = 2**30  # bytes of a memory map that are copied into memory; joblib maps every array above a megabyte
-COPIED, DISTINCT = 0.1, 0.9  # share of rows that are copies; of the rows without copies that one column tells apart
 
 
 @dataclass(frozen=True)
 class PathPoint:
-    """What one caution costs and saves."""
+    """What one caution costs and saves.
+
+    Attributes
+    ----------
+    caution : float
+    price : Interval
+        Accuracy (of a regressor: R²) that is lost at environments like the known ones.
+    known, vanished, reversed : Accuracy
+        As in `Verdict`: as it is, if the effects of the columns that are used less vanish, and if they reverse.
+    """
 
     caution: float
     price: Interval
@@ -93,9 +85,13 @@ class PathPoint:
 class StableClassifier(MethodClassifier):
     r"""Train a classifier that relies less on columns whose effect differs between environments.
 
-    For each column :math:`x` the model compares three hypotheses, with :math:`o` the log-odds of the label given the
-    other columns: *mechanism* (the others predict :math:`x` within label and environment), *label alone, stable* and
-    *label alone, changing*. For the latter two
+    The ordinary classifier is mixed with one that was fitted without the columns whose effect changes. If there are no
+    such columns, the result is exactly the ordinary classifier. `verdict_` says what was fitted, why, how much accuracy
+    it costs at environments like these, and how much it saves if the effects vanish or reverse.
+
+    For each column :math:`x` the model compares three hypotheses: *mechanism* (the other columns predict :math:`x`
+    within label and environment), *label alone, stable* and *label alone, changing*. With :math:`o` the log-odds of the
+    label given the other columns, the last two are
 
     .. math:: p(y, x \mid o, e) = \sum_{y^*} P(y^* \mid a_e + s_e o)\, P(y \mid y^*; v_e)\, p(x \mid y^*, e; b_e),
 
@@ -103,12 +99,10 @@ class StableClassifier(MethodClassifier):
     :math:`N(b, (\rho b)^2)`. With the probability :math:`P` of a change and :math:`p = \sigma(|b|)`, the column is
     expected to agree with the label at a new environment in the share
     :math:`q = 1/2 + (p - 1/2) \max(0, 1 - 2 \cdot \mathrm{caution} \cdot P)` of the rows, and
-    :math:`\mathrm{logit}\, q / \mathrm{logit}\, p` of its effect is kept. A classifier fitted without the column
-    is mixed with the ordinary one accordingly. Where nothing changes, the result is the ordinary classifier, to the
-    last bit. `verdict_` says what was fitted, why, what it costs and what it saves.
+    :math:`\mathrm{logit}\, q / \mathrm{logit}\, p` of its effect is kept.
 
-    Pictures, sequences, dicts and Datasets have no columns. There the ordinary network is compared, out of fold, with
-    one that goes on from it on the halves of Predict then Interpolate (`holdfast.stable.network`).
+    Pictures, sequences, dicts and Datasets have no columns. For these, the ordinary network is compared, out of fold,
+    with one that is trained further on the halves of Predict then Interpolate (`holdfast.stable.network`).
 
     Parameters
     ----------
@@ -116,13 +110,13 @@ class StableClassifier(MethodClassifier):
         Any classifier or Pipeline, or a NeuralClassifier. None: columns scaled to unit variance, then a logistic
         regression.
     caution : float between 0 and 1
-        What to expect of a relation that changes. 0: the next environment is like these, so nothing is given up. 0.5:
-        the relation may vanish there. 1: it may reverse. `path_` has price and gain of others.
+        Assumed effect of a changing column at the next environment: as seen (0), none (0.5) or reversed (1). With 0 the
+        result is the ordinary classifier. `path_` has price and gain for five values.
     n_jobs : int or None
-        Fits that run at the same time.
+        Number of fits that run at the same time.
     random_state : int or None
-        Seeds the estimator where its own `random_state` is unset. The verdict does not depend on it, nor on
-        the order of rows, unless the estimator draws at random, as forests do: then prices move a little.
+        Seed of the estimator if its own `random_state` is None. The verdict depends on the seed only if the estimator
+        uses random numbers, as forests do. It does not depend on the order of the rows.
 
     Attributes
     ----------
@@ -184,13 +178,11 @@ class StableClassifier(MethodClassifier):
             For a matrix of words and phrases: the words of each column. Phrases are judged by their words: a word that
             is ignored is ignored in every phrase.
         """
-        if not isinstance(self.caution, int | float | np.number) or not 0 <= self.caution <= 1:
-            raise ParameterError(
-                f"The 'caution' parameter of StableClassifier must lie between 0 and 1. Got {self.caution!r} instead."
-            )
+        check_caution(self)
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         seeding = Seeding(self.random_state)
         estimator = self._coded_estimator(training)
+        check_network(estimator)
         alone = warn_single_environment(training.environments, type(self).__name__)
         if is_mapped(training.X) and training.X.nbytes <= MOST_COPIED:
             training = replace(training, X=np.array(training.X))
@@ -198,26 +190,16 @@ class StableClassifier(MethodClassifier):
             self._fit_network(estimator, training, subjects, seeding)
             return self
         together = None
-        if not alone:  # what cannot be used is refused before any work
-            columns = read_table(training.X, training.names)
-            if words is not None:
-                columns = _without_phrases(columns, words)
-            warn_of_split_categories(columns)
-            warn_of_empty_columns(training, "its effect there is not known, so it cannot be compared")
-            together = read_subjects(subjects, training, columns)
-            if together is not None:
-                training = replace(training, folds=subject_folds(together, training))
+        if not alone:
+            columns, training, together = read_comparable(training, subjects, words)
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         self.profile_ = None
         if not is_text(training.X) and not is_sparse(training.X) and not _has_no_columns(training.X):
             names = column_names(training.X, training.names)
             self.profile_ = profile_matrix(training.X, names, training.environments)
         if alone:
-            unknown, nothing = Accuracy(np.nan, np.nan), Interval(0.0, 0.0, 0.0)
             self.path_: tuple[PathPoint, ...] = ()
-            self.relearning_ = Relearning()
-            forecast = Interval(np.nan, np.nan, np.nan)
-            self.verdict_ = Verdict("ordinary", (), {}, nothing, unknown, unknown, unknown, forecast)
+            self.relearning_, self.verdict_ = Relearning(), uncompared(Verdict)
             return self
         # What the ordinary classifier was fitted on need not be looked at again.
         with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
@@ -229,7 +211,10 @@ class StableClassifier(MethodClassifier):
                 weights=training.sample_weight,
                 subjects=together,
             )
-            self._decide(estimator, training, columns, design, posteriors(design), words, seeding)
+            caution = float(self.caution)
+            found = posteriors(design)
+            choice = choose(columns, design, found, training, self.classes_, caution, kept_share, words)
+            self._decide(estimator, training, columns.n_columns, choice, seeding)
         return self
 
     def _fit_network(self, estimator: Any, training: TrainingRows, subjects: Any, seeding: Seeding) -> None:
@@ -237,17 +222,17 @@ class StableClassifier(MethodClassifier):
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         self.profile_ = None
         sites = [environment.name for environment in training.environments]
-        asked = _ask_folds(self, estimator, training, _network_folds(training, subjects), seeding)
+        asked = ask_folds(self, estimator, training, deal_network_folds(training, subjects), seeding)
         given = training.y, training.environment_codes, training.sample_weight, asked.read_sites(estimator, seeding)
-        rows = NetworkRows(asked.ordinary(), asked.compared(), *given)
+        rows = NetworkRows(asked.ordinary(), asked.stable(), *given)
+        anew = False
         if rows.has_evidence and is_network(estimator):
-            rows = replace(rows, stable=asked.stable(estimator), found=rows.evidence)
+            anew, rows = rows.choose(asked.started_anew(estimator))
         weights = rows.weights(float(self.caution))
         if weights[1]:
-            objective = _objective(training) if is_network(estimator) else "max"
-            pi = _fit_pi(self, estimator, training, seeding, self.ordinary_, objective)
+            pi = fit_pi(self, estimator, training, seeding, None if anew else self.ordinary_)
             if is_network(estimator):  # what is saved is how the network is built, not the one that it began with
-                _from_network(pi.estimator_, last_step(estimator).network)
+                from_network(pi.estimator_, last_step(estimator).network)
             total, both = sum(weights), [self.ordinary_, pi.estimator_]
             mixed = mix_scores([rows.ordinary, rows.stable], [weight / total for weight in weights])
             calibration = calibrate(mixed, training.y, training.sample_weight)
@@ -259,9 +244,7 @@ class StableClassifier(MethodClassifier):
         self.relearning_ = Relearning()
         judged = asked.left_out()
         known, left_out = np.exp(log_softmax(rows.mixed(weights))), np.exp(log_softmax(judged))
-        self.forecasting_ = make_basis(
-            known, left_out, training.y, {environment.name: environment.rows for environment in training.environments}
-        )
+        self.forecasting_ = make_basis(known, left_out, training.y, training.site_rows)
         right, shares = judged.argmax(axis=1) == training.y, training.weights
         elsewhere = np.array([np.average(right[e.rows], weights=shares[e.rows]) for e in training.environments])
         ordinary, fitted = rows.accuracies((1.0, 0.0)), rows.accuracies(weights)
@@ -283,41 +266,10 @@ class StableClassifier(MethodClassifier):
             finding,
         )
 
-    def _decide(
-        self,
-        estimator: Any,
-        training: TrainingRows,
-        columns: Columns,
-        design: Design,
-        found: Sequence[Posterior],
-        words: Sequence[frozenset[str]] | None,
-        seeding: Seeding,
-    ) -> None:
+    def _decide(self, estimator: Any, training: TrainingRows, n_columns: int, choice: Choice, seeding: Seeding) -> None:
         """Mix the ordinary classifier with others that do without the unstable columns, and write the verdict."""
-        names = [columns.features()[feature[0]] for feature in design.features]
-        by_name = dict(zip(names, found, strict=True))
-        sources = {
-            name: sorted({int(columns.sources[column]) if columns.sources else column for column in feature})
-            for name, feature in zip(names, design.features, strict=True)
-        }
-        if words is not None:
-            sources = {name: _with_phrases(places, words) for name, places in sources.items()}
-        kept = {name: kept_share(posterior, float(self.caution)) for name, posterior in by_name.items()}
-        sites = [environment.name for environment in training.environments]
-        findings = find(columns, design, found, self.classes_, sites, training.environment_codes)
-        shown = tuple(
-            finding
-            for name, finding in findings.items()
-            if kept[name] < 1.0 or (finding.p_value < SUSPECTED and by_name[name].change > 0)
-        )
-        doubts = [finding.feature for finding in shown if kept[finding.feature] == 1.0]
-        if shown:  # where columns change, others that nothing shows to be part of a mechanism may be the next
-            named = {finding.feature for finding in shown}
-            doubts += sorted(name for name, found in by_name.items() if name not in named and found.mechanism < 0)
-        planned = kept  # where nothing is given up, `path_` shows what the default would save
-        if all(share == 1.0 for share in kept.values()):
-            planned = {name: kept_share(posterior) for name, posterior in by_name.items()}
-        mixture = _Mixture(self, estimator, training, seeding, sources, planned, doubts)
+        kept, sites = choice.kept, [environment.name for environment in training.environments]
+        mixture = _ClassifierMixture(self, estimator, training, seeding, choice)
         scenarios = mixture.scenarios
         weights = mixture.weights(kept)
         if weights[0] < 1.0:
@@ -331,20 +283,22 @@ class StableClassifier(MethodClassifier):
             self.estimator_ = mixture.fit(weights)
         elsewhere = mixture.elsewhere(weights)
         left_out = {i: ask_out_of_fold(part, training, len(self.classes_)) for i, part in elsewhere.items()}
-        doubted = {n: p for n, p in by_name.items() if kept[n] < 1.0 or is_doubtful(p.probability, p.effect)}
-        self.relearning_ = mixture.relearn(weights, elsewhere, left_out, doubted) if doubted else Relearning()
+        doubted = {
+            name: posterior
+            for name, posterior in choice.posteriors.items()
+            if kept[name] < 1.0 or is_doubtful(posterior.probability, posterior.effect)
+        }
+        in_doubt = [name for name in doubted if kept[name] == 1.0]
+        self.relearning_ = mixture.relearn(weights, elsewhere, left_out, doubted, in_doubt) if doubted else Relearning()
         self.forecasting_ = mixture.forecasting(weights, left_out)
-        self.path_ = tuple(
-            _point(scenarios, caution, mixture.weights({name: kept_share(by_name[name], caution) for name in kept}))
-            for caution in CAUTIONS
-        )
+        self.path_ = tuple(_point(scenarios, caution, mixture.weights(choice.at(caution))) for caution in CAUTIONS)
         ordinary = scenarios.accuracies("known", [1.0] + [0.0] * (len(weights) - 1))
         fitted = scenarios.accuracies("known", weights)
         shares = np.bincount(training.y, training.weights) / training.weights.sum()
         self.verdict_ = Verdict(
             fitted_as(list(kept.values())),
-            shown,
-            {finding.feature: kept[finding.feature] for finding in shown},
+            choice.shown,
+            {finding.feature: kept[finding.feature] for finding in choice.shown},
             scenarios.price(weights),
             scenarios.compare("known", weights),
             scenarios.compare("vanished", weights),
@@ -352,7 +306,7 @@ class StableClassifier(MethodClassifier):
             scenarios.forecast(weights, mixture.left_out(left_out[int(np.argmax(weights))])),
             {name: Accuracy(float(a), float(b)) for name, a, b in zip(sites, ordinary, fitted, strict=True)},
             float(shares.max()),
-            columns.n_columns,
+            n_columns,
             scenarios.ranks(weights) if shares.max() >= RARE else {},
             float(self.caution),
         )
@@ -364,7 +318,7 @@ class StableClassifier(MethodClassifier):
         self,
         estimator: Any,
         training: TrainingRows,
-        mixture: _Mixture,
+        mixture: _ClassifierMixture,
         weights: Sequence[float],
         left_out: dict[int, Array],
     ) -> None:
@@ -386,7 +340,7 @@ class StableClassifier(MethodClassifier):
         ordinary, stable = [1.0, 0.0], [0.0, 1.0]
         names = column_names(training.X, training.names)
         findings = describe(found.directions, training, names, str(self.classes_[1]))
-        sites = {environment.name: environment.rows for environment in training.environments}
+        sites = training.site_rows
         by_site = np.stack([scenarios.accuracies("known", w) for w in (ordinary, stable)], axis=1).tolist()
         folds, elsewhere = (np.exp(log_softmax(scores)) for scores in (found.known, found.left_out))
         self.estimator_ = found.estimator
@@ -492,8 +446,6 @@ class StableClassifier(MethodClassifier):
         if inner is not self.estimator_:
             return self, None, ()
         used = self.adapt(X)
-        if used.adaptation_.reason == "says_nothing" and self.verdict_.fitted == "ordinary":
-            return self, None, None  # no column is used less, and these rows tell nothing about those in doubt
         return used, used.adaptation_, used.relearning_.forecasts if used.adaptation_.adapted else None
 
     def _html_repr(self) -> str:
@@ -504,174 +456,6 @@ class StableClassifier(MethodClassifier):
         first, _, rest = html.escape(str(self.verdict_)).partition(". ")
         style = "margin:0 0 .8em; padding:.5em .8em; border-left:.3em solid currentColor; max-width:48em"
         return f'<p style="{style}"><strong>{first.rstrip(".")}.</strong> {rest}</p>{diagram}'
-
-
-@dataclass(eq=False, repr=False)
-class _NetworkPI(PIClassifier):
-    """PI for the decision: judges take half the steps, and the last network goes on from the ordinary one.
-
-    From there it needs few steps, keeps what the ordinary network has learned, and differs from it where the halves ask
-    for it: started anew, two networks differ in much else, which hides evidence.
-    """
-
-    _: KW_ONLY
-    ordinary: Any = None  # fitted on the same rows
-    parts: int = 1  # the last network takes one of so many parts of the steps
-
-    def _judge_and_final(self, estimator: Any) -> tuple[Any, Any]:
-        if not is_network(estimator):
-            return estimator, estimator
-        return _shortened(estimator, 2), _shortened(estimator, self.parts, self.ordinary)
-
-
-def _shortened(estimator: Any, parts: int, start: Any = None) -> Any:
-    """Return an unfitted network of one of so many parts of the steps, which goes on from a fitted one where given."""
-    copied = clone(estimator)
-    network = last_step(copied)
-    network.set_params(steps_per_epoch=-(-network.steps_per_epoch // parts))
-    return copied if start is None else _from_network(copied, last_step(start).network_)
-
-
-def _from_network(estimator: Any, network: Any) -> Any:
-    """Return the estimator with another `network` parameter."""
-    last_step(estimator).set_params(network=network)
-    return estimator
-
-
-@dataclass(frozen=True, eq=False)
-class _Fold:
-    """A half of the rows, the classifiers of the others, and the seeds that they were fitted with."""
-
-    asked: NDArray[np.intp]
-    fitted: TrainingRows
-    ordinary: Any
-    pi: PIClassifier
-    seeding: Seeding
-
-
-@dataclass(frozen=True, eq=False)
-class _FoldAnswers:
-    """What classifiers of the other fold say about every row, (n_rows, n_classes)."""
-
-    folds: list[_Fold]
-    training: TrainingRows
-    n_classes: int
-
-    def scores(self, ask: Callable[[_Fold, Any], Array]) -> Array:
-        """Return an answer for each row; `ask` gives those about a fold and its rows."""
-        found = np.zeros((self.training.n_rows, self.n_classes))
-        for fold in self.folds:
-            found[fold.asked] = ask(fold, take_rows(self.training.X, fold.asked))
-        return found
-
-    def ordinary(self) -> Array:
-        """Return the scores of the ordinary classifier."""
-        return self.scores(lambda fold, X: class_scores(fold.ordinary, X, self.n_classes))
-
-    def compared(self) -> Array:
-        """Return the scores of the classifier that the ordinary one is compared with."""
-        return self.scores(lambda fold, X: class_scores(fold.pi.estimator_, X, self.n_classes))
-
-    def stable(self, estimator: Any) -> Array:
-        """Return the scores of PI: of a network that takes all its steps, with the judges that are there."""
-
-        def ask(fold: _Fold, X: Any) -> Array:
-            final, objective = _shortened(estimator, 1, fold.ordinary), _objective(fold.fitted)
-            pi = _quietly(lambda: fold.pi.with_final(final, objective, fold.fitted, fold.seeding))
-            return class_scores(pi.estimator_, X, self.n_classes)
-
-        return self.scores(ask)
-
-    def left_out(self) -> Array:
-        """Return the scores of the judges of the other sites together."""
-        sites = self.training.environment_codes
-
-        def ask(fold: _Fold, X: Any) -> Array:
-            judges = list(fold.pi.environment_classifiers_.values())
-            answers = np.stack([centered(class_scores(judge, X, self.n_classes)) for judge in judges])
-            others = 1.0 - np.eye(len(judges))[sites[fold.asked]].T  # (n_judges, n_asked)
-            return np.asarray(np.einsum("jr,jrc->rc", others, answers) / (len(judges) - 1))
-
-        return self.scores(ask)
-
-    def read_sites(self, estimator: Any, seeding: Seeding) -> float:
-        """Return how well the site can be read off the input, by the same estimator: 0 chance, 1 always."""
-        asked, X, sites = self.folds[0].asked, self.training.X, self.training.environment_codes
-        reader = _shortened(estimator, 2) if is_network(estimator) else estimator
-        fitted = np.setdiff1d(np.arange(self.training.n_rows), asked)
-        reader = fit_rows(seeded_clone(reader, seeding, "sites"), X, sites, fitted, None)
-        return read_skill(predicted_codes(reader, take_rows(X, asked)), sites[asked])
-
-
-def _ask_folds(
-    owner: StableClassifier, estimator: Any, training: TrainingRows, folds: NDArray[np.intp], seeding: Seeding
-) -> _FoldAnswers:
-    """Fit the ordinary classifier, and one on PI's halves to compare it with, without each fold."""
-    asked = []
-    for number in range(N_FOLDS):
-        part, seeds = _rows_of(training, np.flatnonzero(folds != number)), seeding.child("fold", number)
-        ordinary = fit_erm(estimator, part, seeds)
-        objective = "equal" if is_network(estimator) else "max"
-        pi = _fit_pi(owner, estimator, part, seeds, ordinary, objective, parts=4)
-        asked.append(_Fold(np.flatnonzero(folds == number), part, ordinary, pi, seeds))
-    return _FoldAnswers(asked, training, len(owner.classes_))
-
-
-def _fit_pi(
-    owner: StableClassifier,
-    estimator: Any,
-    training: TrainingRows,
-    seeding: Seeding,
-    ordinary: Any,
-    objective: Any,
-    *,
-    parts: int = 1,
-) -> PIClassifier:
-    """Fit Predict then Interpolate on rows over class codes."""
-    seed = seeding.integer("pi") % 2**31
-    pi = _NetworkPI(
-        estimator, objective=objective, n_jobs=owner.n_jobs, random_state=seed, ordinary=ordinary, parts=parts
-    )
-    weights, sites = training.sample_weight, training.environment_codes
-    return _quietly(lambda: pi.fit(training.X, training.y, environments=sites, sample_weight=weights))
-
-
-def _quietly(fit: Callable[[], PIClassifier]) -> PIClassifier:
-    """Fit without remarks about halves: they are not the user's concern."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HoldfastWarning)
-        return fit()
-
-
-def _objective(training: TrainingRows) -> Literal["max", "equal"]:
-    """Return what PI minimizes: the worst half is in each step, so beyond a few sites the mean is much cheaper."""
-    return "max" if len(training.environments) <= MOST_WORST_CASE else "equal"
-
-
-def _rows_of(training: TrainingRows, rows: NDArray[np.intp]) -> TrainingRows:
-    """Return some of the rows; every environment has some of them."""
-    sites = training.environment_codes[rows]
-    parts = tuple(replace(e, rows=np.flatnonzero(sites == number)) for number, e in enumerate(training.environments))
-    weights = None if training.sample_weight is None else training.sample_weight[rows]
-    return TrainingRows(take_rows(training.X, rows), training.y[rows], parts, weights)
-
-
-def _network_folds(training: TrainingRows, subjects: Any) -> NDArray[np.intp]:
-    """Return a fold for each row, in turn within each environment and label, or by subject."""
-    if subjects is None:
-        order = np.lexsort((np.arange(training.n_rows), training.y, training.environment_codes))
-        return deal_evenly(order, training.environment_codes, N_FOLDS)
-    labels = label_array(
-        subjects, training.n_rows, what="subjects", error=EnvironmentsError, example="frame['patient']"
-    )
-    folds = unique_labels(labels, what="subjects", error=EnvironmentsError)[1] % N_FOLDS
-    for environment in training.environments:
-        if len(np.unique(folds[environment.rows])) < N_FOLDS:
-            raise EnvironmentsError(
-                f"subjects puts all rows of environment {environment.name!r} into one of {N_FOLDS} folds. Each "
-                "environment needs rows of several subjects."
-            )
-    return folds
 
 
 def _has_no_columns(X: Any) -> bool:
@@ -690,45 +474,24 @@ def _network_point(rows: NetworkRows, caution: float) -> PathPoint:
     )
 
 
-class _Mixture:
-    """The ordinary classifier and those without some columns: their fits on folds, on all rows, on other sites."""
+class _ClassifierMixture(Mixture):
+    """The mixture of a `StableClassifier`, with its answers to "what if"."""
 
     def __init__(
-        self,
-        owner: StableClassifier,
-        estimator: Any,
-        training: TrainingRows,
-        seeding: Seeding,
-        sources: dict[str, list[int]],
-        kept: dict[str, float],
-        doubts: Sequence[str],
+        self, owner: StableClassifier, estimator: Any, training: TrainingRows, seeding: Seeding, choice: Choice
     ) -> None:
-        self.owner, self.estimator, self.training, self.seeding = owner, estimator, training, seeding
-        self.names, self.sources = list(kept), sources
-        self.levels = removal_levels(list(kept.values()))
-        plans = {i: plan_removal(training.X, sources[self.names[i]], [self.names[i]]) for i in self.levels[-1][1]}
-        self.removals = [join_removals([plans[i] for i in chosen]) for _, chosen in self.levels]
-        self.tables = [training, *(replace(training, X=r.apply(training.X)) for r in self.removals[1:])]
-        self.part = stopped_like(estimator, owner.ordinary_)
-        self.settings = JudgeSettings(n_folds=N_FOLDS, n_jobs=owner.n_jobs, start=owner.ordinary_)
-        folds = deal_folds(training, N_FOLDS)
-        assert folds is not None
-        self.folds, self.rounds = folds, training.environment_codes % min(len(training.environments), MOST_LEFT_OUT)
-        fits, fold_rows = fit_folds(self.part, self.tables, folds, self.settings, seeding)
-        self.parts = [Part(removal, found, fold_rows) for removal, found in zip(self.removals, fits, strict=True)]
-        n_draws = max(1, min(5, ROWS_FOR_ONE_DRAW // training.n_rows))
-        doubted = join_removals([plan_removal(training.X, sources[name], [name]) for name in doubts])
-        self.scenarios = try_scenarios(self.parts, training, len(owner.classes_), n_draws=n_draws, doubts=doubted)
-
-    def weights(self, kept: dict[str, float]) -> list[float]:
-        """Return the weight of each part, so that columns are seen by about as much of the mixture as is kept."""
-        return level_weights(self.levels, [kept[name] for name in self.names])
+        super().__init__(owner, estimator, training, seeding, choice)
+        self.owner = owner
+        fits = zip(self.removals, self.fits, strict=True)
+        self.parts = [Part(removal, found, self.fold_rows) for removal, found in fits]
+        n_classes = len(owner.classes_)
+        self.scenarios = try_scenarios(self.parts, training, n_classes, n_draws=self.n_draws, doubts=self.doubted)
 
     def fit(self, weights: list[float]) -> MixedClassifier:
         """Return the classifiers on all rows, mixed and calibrated."""
-        training, ordinary = self.training, self.owner.ordinary_
+        training, ordinary = self.training, self.ordinary
         tasks = [(i, self.estimator, self.seeding, ordinary, part.estimators) for i, part in enumerate(self.parts) if i]
-        models = [ordinary, *run_each(_fit_reduced, tuple(self.tables), tasks, self.owner.n_jobs)]
+        models = [ordinary, *run_each(_fit_reduced, tuple(self.tables), tasks, self.n_jobs)]
         used = [i for i, weight in enumerate(weights) if weight > 0]
         mixed = mix_scores([self.scenarios.known[i] for i in used], [weights[i] for i in used])
         offsets = not has_probabilities(ordinary)
@@ -745,7 +508,7 @@ class _Mixture:
 
     def _leave_out(self, tables: Sequence[TrainingRows], removals: Sequence[Removal]) -> list[Part]:
         """Return parts that are fitted without each environment; the tables have no removed column."""
-        fits, rows = fit_folds(self.part, tables, self.rounds, self.settings, self.seeding)
+        fits, rows = self.leave_out(tables)
         return [Part(removal, found, rows) for removal, found in zip(removals, fits, strict=True)]
 
     def left_out(self, scores: Array) -> Array:
@@ -764,7 +527,7 @@ class _Mixture:
             logs = log_softmax(mixed) if calibration is None else calibration.log_probabilities(mixed)
             return np.asarray(np.exp(logs))
 
-        sites = {environment.name: environment.rows for environment in training.environments}
+        sites = training.site_rows
         folds = probabilities([self.scenarios.known[i] for i in used])
         return make_basis(folds, probabilities([left_out[i] for i in used]), training.y, sites)
 
@@ -774,8 +537,12 @@ class _Mixture:
         elsewhere: dict[int, Part],
         left_out: dict[int, Array],
         doubted: dict[str, Posterior],
+        in_doubt: Collection[str],
     ) -> Relearning:
-        """Return what `adapt` needs: columns whose effects may differ, a classifier without them, and trials of it."""
+        """Return what `adapt` needs: columns whose effects may differ, a classifier without them, and trials of it.
+
+        Those `in_doubt` are used in full.
+        """
         training, n_classes = self.training, len(self.owner.classes_)
         y, counts = training.y, training.sample_weight
         stable, removal, scores = self._without(doubted, weights, left_out)
@@ -795,14 +562,14 @@ class _Mixture:
             ]
             return mix_scores(asked, [weights[i] for i in elsewhere])
 
-        offsets = not has_probabilities(self.owner.ordinary_)
+        offsets = not has_probabilities(self.ordinary)
         calibration = calibrate(scores, y, counts, offsets=offsets)
         mixing = calibrate(mixed("known"), y, counts, offsets=offsets)
         tried = try_known_sites(
-            _unstable_columns(doubted, self.sources, training.X),
+            _unstable_columns(doubted, in_doubt, self.choice.sources, training.X),
             training.X,
             y,
-            {environment.name: environment.rows for environment in training.environments},
+            training.site_rows,
             calibration.log_probabilities(scores),
             {scenario: mixing.log_probabilities(mixed(scenario)) for scenario in partners},
             calibration,
@@ -820,14 +587,16 @@ class _Mixture:
         last = len(self.levels) - 1
         if weights[last] and set(doubted) == {self.names[i] for i in self.levels[last][1]}:
             return None, self.removals[last], left_out[last]
-        removal = join_removals([plan_removal(self.training.X, self.sources[name], [name]) for name in doubted])
+        removal = self.plan(list(doubted))
         without = replace(self.training, X=removal.apply(self.training.X))
         (part,) = self._leave_out([without], [removal])
         scores = ask_out_of_fold(part, self.training, len(self.owner.classes_))
         return fit_erm(self.estimator, without, self.seeding), removal, scores
 
 
-def _unstable_columns(found: Mapping[str, Posterior], sources: dict[str, list[int]], X: Any) -> list[UnstableColumn]:
+def _unstable_columns(
+    found: Mapping[str, Posterior], in_doubt: Collection[str], sources: dict[str, list[int]], X: Any
+) -> list[UnstableColumn]:
     """Return the columns that the stable part does without; `age` and `age is missing` are one."""
     merged: dict[tuple[int, ...], list[str]] = {}
     for name in found:
@@ -839,92 +608,10 @@ def _unstable_columns(found: Mapping[str, Posterior], sources: dict[str, list[in
             shared[0] if is_text(X) else "",
             max(found[name].mechanism for name in shared),
             change=max(found[name].probability for name in shared),
+            in_doubt=all(name in in_doubt for name in shared),
         )
         for places, shared in merged.items()
     ]
-
-
-def read_table(X: Any, names: Any) -> Columns:
-    """Return the columns of X as numbers, or the words of texts; `names` are those of the frame that X was."""
-    if is_mapped(X):
-        raise FeaturesError(
-            f"StableClassifier has to change columns, which a memory map of {X.nbytes / 2**30:.1f} GiB does not allow. "
-            "Pass an array in memory, or use PIClassifier."
-        )
-    return read_columns(X, None, AuditSettings(min_count=1, n_words=(1, 1)), names=names)
-
-
-def warn_of_split_categories(columns: Columns) -> None:
-    """Say which categories came as columns of 0 and 1."""
-    if split := split_categories(columns):
-        which = listed([f"{first!r} to {last!r}" for first, last in split], most=3)
-        each = "" if len(split) == 1 else " each,"
-        warn(
-            f"The columns {which} are one category{each} in columns of 0 and 1. Looked at one by one, they show "
-            "much less of a change. Put the category into one column of words (pandas.from_dummies): "
-            "holdfast fit and TableClassifier take it as it is; StableClassifier needs an encoder inside.",
-            HoldfastWarning,
-        )
-
-
-def read_subjects(subjects: Any, training: TrainingRows, columns: Columns) -> NDArray[np.intp] | None:
-    """Return the subject of each row; copies of rows are one subject where they cannot be chance."""
-    if subjects is not None:
-        labels = label_array(
-            subjects, training.n_rows, what="subjects", error=EnvironmentsError, example="frame['patient']"
-        )
-        return unique_labels(labels, what="subjects", error=EnvironmentsError)[1]
-    keys = np.stack([training.row_keys, training.y.astype(np.uint64), training.environment_codes.astype(np.uint64)])
-    codes = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
-    n_rows, n_distinct = training.n_rows, int(codes.max()) + 1
-    if n_rows - n_distinct < COPIED * n_rows or not isinstance(columns.values, np.ndarray):
-        return None
-    if max(len(np.unique(column)) for column in columns.values.T) < DISTINCT * n_distinct:
-        return None  # few values: equal rows are no wonder
-    warn(
-        f"{n_rows - n_distinct:,} of {n_rows:,} rows are exact copies of others. Copies count as one row here. Leave "
-        "them out, or pass subjects= with a label for the rows that belong together.",
-        HoldfastWarning,
-    )
-    return np.asarray(codes, dtype=np.intp)
-
-
-def subject_folds(subjects: NDArray[np.intp], training: TrainingRows) -> NDArray[np.intp]:
-    """Return a fold for each row, the same for all rows of a subject, dealt in turn within each environment."""
-    order = training.content_order
-    firsts = order[np.sort(np.unique(subjects[order], return_index=True)[1])]
-    if len(firsts) < N_FOLDS:
-        raise EnvironmentsError("subjects has one label only. Rows of at least two subjects are needed for two folds.")
-    folds = np.zeros(len(firsts), dtype=np.intp)
-    folds[subjects[firsts]] = np.arange(len(firsts)) % N_FOLDS
-    return folds[subjects]
-
-
-def _without_phrases(columns: Columns, words: Sequence[frozenset[str]]) -> Columns:
-    """Return the columns that are no phrases, with 1 where a text has a word.
-
-    Next to its phrases every word would seem to be predicted by other columns, and so it would by the lengths of texts,
-    which weights of words are divided by.
-    """
-    sources = columns.sources or tuple(range(len(columns)))
-    kept = [place for place, source in enumerate(sources) if len(words[source]) < 2]
-    if not kept:
-        return columns
-    is_word = np.array([bool(words[sources[place]]) for place in kept])
-    values = columns.values[:, kept]
-    if is_sparse(values):
-        values.data = np.where(is_word[values.indices], values.data != 0, values.data)
-    else:
-        values = np.where(is_word, values != 0, values)
-    names, sources = tuple(columns.names[place] for place in kept), tuple(sources[place] for place in kept)
-    return Columns(names, values, columns.inputs[kept], sources=sources)
-
-
-def _with_phrases(columns: list[int], words: Sequence[frozenset[str]]) -> list[int]:
-    """Return columns, and those of all phrases that contain them: "per protocol" and "cough per" tell of "per" too."""
-    named = [words[column] for column in columns if words[column]]
-    phrases = [j for j, own in enumerate(words) if any(some <= own for some in named)]
-    return sorted({*columns, *phrases})
 
 
 def _point(scenarios: Scenarios, caution: float, weights: list[float]) -> PathPoint:

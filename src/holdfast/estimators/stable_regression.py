@@ -1,8 +1,8 @@
-"""A model of a number that relies less on relations that change between environments, and says so."""
+"""The stable regressor: it uses less of the columns whose effect differs between environments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,29 +13,15 @@ from scipy import special
 
 from holdfast.environments import Rows
 from holdfast.estimators.base import MethodRegressor, fit_erm, warn_single_environment
-from holdfast.estimators.stable import (
-    CAUTIONS,
-    MOST_LEFT_OUT,
-    N_FOLDS,
-    ROWS_FOR_ONE_DRAW,
-    PathPoint,
-    read_subjects,
-    read_table,
-    subject_folds,
-    warn_of_split_categories,
-)
-from holdfast.exceptions import ParameterError
-from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
+from holdfast.estimators.mixing import CAUTIONS, Mixture, check_caution, choose, read_comparable, uncompared
+from holdfast.estimators.stable import PathPoint
 from holdfast.metrics import Interval
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
-from holdfast.stable.columns import Columns
-from holdfast.stable.decision import CAUTION, level_weights, removal_levels
-from holdfast.stable.findings import find
-from holdfast.stable.gaussian import NumberDesign, kept_slope, make_number_design, posteriors_of_numbers
-from holdfast.stable.hypotheses import Posterior
-from holdfast.stable.removal import MixedRegressor, Removal, join_removals, plan_removal, shuffled_partners
-from holdfast.stable.verdict import SUSPECTED, Accuracy, RegressionVerdict, fitted_as
+from holdfast.stable.decision import CAUTION
+from holdfast.stable.gaussian import kept_slope, make_number_design, posteriors_of_numbers
+from holdfast.stable.removal import MixedRegressor, Removal, join_removals, shuffled_partners
+from holdfast.stable.verdict import Accuracy, RegressionVerdict, fitted_as
 
 Array = NDArray[np.float64]
 USUAL_SPREAD = 0.1  # of logarithms of the RMSE between environments; counts like two environments
@@ -44,30 +30,30 @@ QUESTIONS = ("known", "vanished", "reversed")
 
 @dataclass(eq=False, repr=False)
 class StableRegressor(MethodRegressor):
-    """Train a model of a number that relies less on columns whose effect differs between environments.
+    """Train a regressor that relies less on columns whose effect differs between environments.
 
-    It decides as `StableClassifier` does, with a normal likelihood (`holdfast.stable.gaussian`): for each column the
-    probability that its own relation with the label changes, then how much of its effect to keep. A model fitted
-    without the column is mixed with the ordinary one accordingly. Where nothing changes, the result is the ordinary
-    model, to the last bit.
+    It decides like `StableClassifier`, with a normal likelihood (`holdfast.stable.gaussian`). For each column it
+    computes the probability that the effect changes, and then the share of the effect to keep. The ordinary model is
+    mixed with one that was fitted without the changing columns. If there are none, the result is exactly the ordinary
+    model.
 
     Parameters
     ----------
     estimator : scikit-learn regressor or None
         Any regressor or Pipeline. None: columns scaled to unit variance, then a ridge regression.
     caution : float between 0 and 1
-        What to expect of a relation that changes: as seen (0), that it vanishes (0.5), that it reverses (1).
+        Assumed effect of a changing column at the next environment: as seen (0), none (0.5) or reversed (1).
     n_jobs : int or None
-        Fits that run at the same time.
+        Number of fits that run at the same time.
     random_state : int or None
-        Seeds the estimator where its own `random_state` is unset.
+        Seed of the estimator if its own `random_state` is None.
 
     Attributes
     ----------
     verdict_ : RegressionVerdict
         What was fitted and why; `str(verdict_)` is the answer in words.
     path_ : tuple of PathPoint
-        R² lost and saved for several values of caution.
+        R² lost and R² saved for several values of caution.
     estimator_ : fitted regressor
     ordinary_ : fitted regressor
         The ordinary model, for comparison.
@@ -109,75 +95,29 @@ class StableRegressor(MethodRegressor):
         subjects : labels of shape (n_rows,), optional
             Rows that belong together. They share a fold, and count as one row as evidence.
         """
-        if not isinstance(self.caution, int | float | np.number) or not 0 <= self.caution <= 1:
-            raise ParameterError(
-                f"The 'caution' parameter of StableRegressor must lie between 0 and 1. Got {self.caution!r} instead."
-            )
+        check_caution(self)
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         seeding, estimator = Seeding(self.random_state), self._base_estimator(training.X)
         alone = warn_single_environment(training.environments, type(self).__name__)
-        together = None
-        if not alone:  # what cannot be used is refused before any work
-            columns = read_table(training.X, training.names)
-            warn_of_split_categories(columns)
-            warn_of_empty_columns(training, "its effect there is not known, so it cannot be compared")
-            together = read_subjects(subjects, training, columns)
-            if together is not None:
-                training = replace(training, folds=subject_folds(together, training))
+        if not alone:
+            columns, training, together = read_comparable(training, subjects)
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         if alone:
-            unknown, nothing = Accuracy(np.nan, np.nan), Interval(0.0, 0.0, 0.0)
             self.path_: tuple[PathPoint, ...] = ()
-            forecast = Interval(np.nan, np.nan, np.nan)
-            self.verdict_ = RegressionVerdict("ordinary", (), {}, nothing, unknown, unknown, unknown, forecast)
+            self.verdict_ = uncompared(RegressionVerdict)
             return self
         design = make_number_design(
             columns, training.y, training.environment_codes, weights=training.sample_weight, subjects=together
         )
-        self._decide(estimator, training, columns, design, posteriors_of_numbers(design), seeding)
-        return self
-
-    def _decide(
-        self,
-        estimator: Any,
-        training: TrainingRows,
-        columns: Columns,
-        design: NumberDesign,
-        found: Sequence[Posterior],
-        seeding: Seeding,
-    ) -> None:
-        """Mix the ordinary model with others that do without the unstable columns, and write the verdict."""
-        names = [columns.features()[feature[0]] for feature in design.features]
-        by_name = dict(zip(names, found, strict=True))
-        sources = {
-            name: sorted({int(columns.sources[column]) if columns.sources else column for column in feature})
-            for name, feature in zip(names, design.features, strict=True)
-        }
-        kept = {name: kept_slope(posterior, float(self.caution)) for name, posterior in by_name.items()}
-        sites = [environment.name for environment in training.environments]
-        findings = find(columns, design, found, np.empty(0), sites, training.environment_codes)
-        shown = tuple(
-            replace(finding, label="the label", is_number=True)
-            for name, finding in findings.items()
-            if kept[name] < 1.0 or (finding.p_value < SUSPECTED and by_name[name].change > 0)
-        )
-        doubts = [finding.feature for finding in shown if kept[finding.feature] == 1.0]
-        if shown:  # where columns change, others that nothing shows to be part of a mechanism may be the next
-            named = {finding.feature for finding in shown}
-            doubts += sorted(
-                name for name, posterior in by_name.items() if name not in named and posterior.mechanism < 0
-            )
-        planned = kept  # where nothing is given up, `path_` shows what the default would save
-        if all(share == 1.0 for share in kept.values()):
-            planned = {name: kept_slope(posterior) for name, posterior in by_name.items()}
-        mixture = _Mixture(self, estimator, training, seeding, sources, planned, doubts)
+        caution, found = float(self.caution), posteriors_of_numbers(design)
+        choice = choose(columns, design, found, training, np.empty(0), caution, kept_slope)
+        kept = choice.kept
+        shown = tuple(replace(finding, label="the label", is_number=True) for finding in choice.shown)
+        mixture = _RegressorMixture(self, estimator, training, seeding, choice)
         weights, ordinary = mixture.weights(kept), mixture.weights(dict.fromkeys(kept, 1.0))
         if weights[0] < 1.0:
             self.estimator_ = mixture.fit(weights)
-        self.path_ = tuple(
-            mixture.point(c, mixture.weights({name: kept_slope(one, c) for name, one in by_name.items()}))
-            for c in CAUTIONS
-        )
+        self.path_ = tuple(mixture.point(c, mixture.weights(choice.at(c))) for c in CAUTIONS)
         self.verdict_ = RegressionVerdict(
             fitted_as(list(kept.values())),
             shown,
@@ -190,44 +130,19 @@ class StableRegressor(MethodRegressor):
             mixture.by_site(ordinary, weights),
             chance=0.0,  # R² of always predicting the mean
             n_tests=columns.n_columns,
-            caution=float(self.caution),
+            caution=caution,
             rmse={question: mixture.rmse(question, weights) for question in QUESTIONS},
         )
+        return self
 
 
-class _Mixture:
-    """The ordinary model and those without some columns: their fits on folds, on all rows, on other sites."""
-
-    def __init__(
-        self,
-        owner: StableRegressor,
-        estimator: Any,
-        training: TrainingRows,
-        seeding: Seeding,
-        sources: Mapping[str, list[int]],
-        kept: Mapping[str, float],
-        doubts: Sequence[str],
-    ) -> None:
-        self.owner, self.estimator, self.training, self.seeding = owner, estimator, training, seeding
-        self.names = list(kept)
-        self.levels = removal_levels(list(kept.values()))
-        plans = {i: plan_removal(training.X, sources[self.names[i]], [self.names[i]]) for i in self.levels[-1][1]}
-        self.removals = [join_removals([plans[i] for i in chosen]) for _, chosen in self.levels]
-        self.tables = [training, *(replace(training, X=r.apply(training.X)) for r in self.removals[1:])]
-        self.settings = JudgeSettings(n_folds=N_FOLDS, n_jobs=owner.n_jobs)
-        folds = deal_folds(training, N_FOLDS)
-        assert folds is not None
-        self.fits, self.fold_rows = fit_folds(estimator, self.tables, folds, self.settings, seeding)
-        self.doubted = join_removals([plan_removal(training.X, sources[name], [name]) for name in doubts])
-
-    def weights(self, kept: Mapping[str, float]) -> list[float]:
-        """Return the weight of each part, so that columns are seen by about as much of the mixture as is kept."""
-        return level_weights(self.levels, [kept[name] for name in self.names])
+class _RegressorMixture(Mixture):
+    """The mixture of a `StableRegressor`, with its answers to "what if"."""
 
     def fit(self, weights: Sequence[float]) -> MixedRegressor:
         """Return the models on all rows, mixed."""
         used = [i for i, weight in enumerate(weights) if weight > 0]
-        models = [fit_erm(self.estimator, self.tables[i], self.seeding) if i else self.owner.ordinary_ for i in used]
+        models = [fit_erm(self.estimator, self.tables[i], self.seeding) if i else self.ordinary for i in used]
         return MixedRegressor(models, [self.removals[i] for i in used], [weights[i] for i in used])
 
     @cached_property
@@ -237,8 +152,7 @@ class _Mixture:
         `doubted` is as `vanished`, with further columns shuffled.
         """
         removed, training = self.removals[-1], self.training
-        n_draws = max(1, min(5, ROWS_FOR_ONE_DRAW // training.n_rows))
-        shuffled = [shuffled_partners(training, other_label=False, draw=draw) for draw in range(n_draws)]
+        shuffled = [shuffled_partners(training, other_label=False, draw=draw) for draw in range(self.n_draws)]
         known = self._ask(Removal(), np.arange(training.n_rows))
         return {
             "known": known[None],
@@ -314,9 +228,8 @@ class _Mixture:
         differ may reverse there, and what is kept of those whose effects seem to differ may be worth nothing.
         """
         training, used = self.training, [i for i, weight in enumerate(weights) if weight > 0]
-        rounds = training.environment_codes % min(len(training.environments), MOST_LEFT_OUT)
         tables = [self.tables[i] for i in used]
-        fits, parts = fit_folds(self.estimator, tables, rounds, self.settings, self.seeding)
+        fits, parts = self.leave_out(tables)
         predicted = np.zeros(training.n_rows)
         for i, table, models in zip(used, tables, fits, strict=True):
             for model, rows in zip(models, parts, strict=True):

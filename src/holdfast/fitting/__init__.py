@@ -1,1 +1,1 @@
-"""Fits that several packages share, each written once."""
+"""Fits that several packages share: Newton's method, folds, leave-one-environment-out, calibration."""

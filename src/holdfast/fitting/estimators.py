@@ -1,4 +1,4 @@
-"""One way to fit any scikit-learn estimator on weighted rows, and to read its answers over class codes.
+"""Fit any scikit-learn estimator on weighted rows, and read its predictions as class codes.
 
 Codes are 0..n_classes-1. An estimator that was fitted on rows that miss some class answers with probability zero there.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, Self, cast
 
 import numpy as np
 import sklearn
@@ -252,27 +253,46 @@ def _fit_with_gaps(estimator: Estimator, features: Any, targets: NDArray[Any], k
             return estimator.fit(_with_values(features), targets, **keywords)
 
 
-class RecodedClassifier(ClassifierMixin, BaseEstimator):
+class FittedParts(BaseEstimator):
+    """Base of estimators that are made of fitted ones: nothing is left to fit, and a clone is the same object."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Return self: the parts are fitted already."""
+        return self
+
+
+class FittedClassifier(ClassifierMixin, FittedParts):
+    """Base of classifiers that are made of fitted ones and give probabilities of class codes."""
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return probabilities, (n_rows, n_classes)."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> NDArray[np.intp]:
+        """Return the most probable codes."""
+        return np.asarray(self.predict_proba(X).argmax(axis=1))
+
+
+@dataclass(eq=False, repr=False)
+class RecodedClassifier(FittedClassifier):
     """A fitted classifier that numbers its classes without gaps, over the codes that its rows have.
 
     XGBoost takes no other numbers, and an environment may lack a class.
     """
 
-    def __init__(self, estimator: ProbabilisticClassifier, codes: NDArray[np.intp]) -> None:
-        self.estimator = estimator
-        self.codes = codes
+    estimator: ProbabilisticClassifier
+    codes: NDArray[np.intp]
 
     @property
     def classes_(self) -> NDArray[np.intp]:
         """The codes that it knows."""
         return self.codes
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def fit(self, X: Any, y: Any) -> RecodedClassifier:
-        """Return self: it is fitted already."""
-        return self
 
     def predict(self, X: Any) -> NDArray[np.intp]:
         """Return the most probable codes."""

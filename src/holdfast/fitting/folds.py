@@ -1,4 +1,4 @@
-"""Folds: which rows a fit sees, and which it is asked about."""
+"""Deal rows to folds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Kinds of estimators: what the library asks of each.
+"""Protocols: the kinds of estimators, and what the library asks of each.
 
-scikit-learn ships no types: what comes out of its pipelines is `Any` to a type checker. These protocols say what our
-own functions need. Only `Network` is asked for by `isinstance`: scikit-learn's estimators decide when they are asked
-which methods they have, and `isinstance` looks at their classes.
+scikit-learn has no types, so its objects are `Any` to a type checker. These protocols say what our functions need. Only
+`Network` is used with `isinstance`: scikit-learn's estimators decide at run time which methods they have, and
+`isinstance` looks at their classes.
 """
 
 from __future__ import annotations
@@ -63,6 +63,10 @@ class Network(Protocol):
 
     def check_training(self, **options: Any) -> None:
         """Refuse what a training would refuse, before it begins."""
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether a patience was set that needs validation rows."""
 
     def selection_rule(self, selection: str | None = None) -> str | None:
         """Return the rule that selects the epoch: the one given, or the estimator's own."""

@@ -1,4 +1,4 @@
-"""Logistic regressions of parts of a table, fitted from that of all rows: the same result in less time."""
+"""Fit logistic regressions on parts of a table faster, starting from the fit of all rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Newton's method for penalized log losses: in memory, or with sums that are added up block by block."""
+"""Newton's method for penalized log losses, in memory or with sums over blocks of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leave one environment out: the split that asks whether a classifier survives the next site."""
+"""The splitter `LeaveOneEnvironmentOut` for scikit-learn's cross-validation."""
 
 from __future__ import annotations
 

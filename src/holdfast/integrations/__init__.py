@@ -1,1 +1,1 @@
-"""Parts for other tools; none of them is imported before it is used."""
+"""Parts that other tools load."""

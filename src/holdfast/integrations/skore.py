@@ -1,4 +1,4 @@
-"""A check for the reports of skore (https://docs.skore.probabl.ai): whether the model fits the test rows' site.
+"""A check for skore reports (https://docs.skore.probabl.ai) that says whether the model fits the site of the test rows.
 
 report = skore.EstimatorReport(model, X_test=rows_of_the_new_site, y_test=labels)
 report.checks.add([NewSiteCheck()])

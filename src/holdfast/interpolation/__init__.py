@@ -1,4 +1,4 @@
-"""Stage 3's min–max problem, min over classifiers of the max over groups of the group risk, with its three solvers."""
+"""Stage 3: minimize the worst-case risk over groups, by one of three solvers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The min–max over groups for networks: stochastic gradients of the worst group, or of exponentiated weights."""
+"""The solver for networks: stochastic gradients of the worst group, or of exponentiated weights."""
 
 from __future__ import annotations
 

@@ -1,36 +1,40 @@
-"""Min–max over groups for any estimator that weights its rows: Hedge over the groups, an estimator fitted each round.
+"""The solver for any estimator with sample weights: Hedge over the groups, with a fit in each round.
 
-Round t fits the estimator with row weights sum_g q_g·p_g(row), judges every group by the rows that a model was *not*
-fitted on (a forest or a boosted ensemble has no risk on its own rows, so nothing would ever be reweighted), and moves q
-towards the groups with the larger risk, q_g proportional to exp(rate · sum_t R_g(f_t)). The average of the rounds then
-approaches the min–max value like sqrt(log(n_groups) / n_rounds) (Freund and Schapire, 1999). The log loss is convex in
-the probability, so that the ensemble that averages probabilities is at least as good as the average of the rounds.
+Round t has three steps. The estimator is fitted with the row weights sum_g q_g·p_g(row). The risk R_g(f_t) of every
+group is measured on rows that the model was *not* fitted on: on its own rows a forest or a boosted ensemble has hardly
+any risk. Then q moves towards the groups of larger risk: q_g is proportional to exp(rate · sum_t R_g(f_t)).
 
-No classifier does better in the worst group than the best one does in the mixture q_t, which is <q_t, R(f_t)> as far as
-the estimator answers q_t best. So the rounds end as soon as the gap
+The average risk of the rounds approaches the min–max value like sqrt(log(n_groups) / n_rounds) (Freund and Schapire,
+1999). The answer is the ensemble that averages the probabilities of all rounds. As the log loss is convex in the
+probability, it is at least as good as the average of the rounds.
+
+No classifier has a lower risk in its worst group than the least risk in the mixture q_t. This is <q_t, R(f_t)>, as far
+as the estimator minimizes the risk of q_t. So the rounds end as soon as this gap is closed:
 
     max_g R_g(ensemble) − max_t <q_t, R(f_t)>
 
-is closed. The rate sqrt(8·log(n_groups) / sum_t range_t²), range_t that of the groups' risks in round t, needs no
-number of rounds, and is the larger the less the groups differ.
+The rate is sqrt(8·log(n_groups) / sum_t range_t²), where range_t is the range of the groups' risks in round t. It needs
+no number of rounds, and it is larger if the groups differ less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_regressor
+from sklearn.base import RegressorMixin, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from holdfast.environments import Group, Rows, take_rows
 from holdfast.exceptions import DivergedError, ParameterError
 from holdfast.fitting.estimators import (
     PROBABILITY_FLOOR,
+    FittedClassifier,
+    FittedParts,
     code_probabilities,
     fit_rows,
     has_probabilities,
@@ -84,39 +88,16 @@ def bin_columns(X: NDArray[np.floating], n_bins: int) -> NDArray[np.floating]:
 # The largest loss of one row is log(1000) = 6.9: Hedge needs bounded losses, and so does a mean over a small group.
 
 
-class _FittedParts(BaseEstimator):
-    """Fitted estimators that answer together: their parts are parameters, so nothing is left to fit."""
-
-    estimators: list[Any]
-    weights: NDArray[np.float64]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_clone__(self) -> Self:
-        return self  # its parts are fitted; a clone of them would not be
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Return self: the parts are fitted already."""
-        return self
-
-    def _mean(self, answer: Callable[[Any], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Return the weighted mean of what the parts answer."""
-        weights = np.asarray(self.weights) / np.sum(self.weights)
-        total: NDArray[np.float64] = sum(w * answer(part) for part, w in zip(self.estimators, weights, strict=True))
-        return total
-
-
-class WeightedEnsemble(ClassifierMixin, _FittedParts):
+@dataclass(eq=False, repr=False)
+class WeightedEnsemble(FittedClassifier):
     """Fitted classifiers over codes 0..n_classes-1 that answer with their weighted mean probability.
 
     A classifier without probabilities takes part with a vote. Weights are scaled to sum one.
     """
 
-    def __init__(self, estimators: list[Any], weights: NDArray[np.float64], n_classes: int) -> None:
-        self.estimators = estimators
-        self.weights = weights
-        self.n_classes = n_classes
+    estimators: list[Any]
+    weights: NDArray[np.float64]
+    n_classes: int
 
     @property
     def classes_(self) -> NDArray[np.intp]:
@@ -125,23 +106,26 @@ class WeightedEnsemble(ClassifierMixin, _FittedParts):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the weighted mean of the probabilities, (n_rows, n_classes)."""
-        return self._mean(lambda part: code_probabilities(part, X, self.n_classes))
-
-    def predict(self, X: Any) -> NDArray[np.intp]:
-        """Return the most probable codes."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1))
+        return _mean((code_probabilities(part, X, self.n_classes) for part in self.estimators), self.weights)
 
 
-class WeightedMean(RegressorMixin, _FittedParts):
+@dataclass(eq=False, repr=False)
+class WeightedMean(RegressorMixin, FittedParts):
     """Fitted regressors that answer with their weighted mean."""
 
-    def __init__(self, estimators: list[Any], weights: NDArray[np.float64]) -> None:
-        self.estimators = estimators
-        self.weights = weights
+    estimators: list[Any]
+    weights: NDArray[np.float64]
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the weighted mean of the predictions."""
-        return self._mean(lambda part: np.asarray(part.predict(X), dtype=np.float64))
+        return _mean((np.asarray(part.predict(X), dtype=np.float64) for part in self.estimators), self.weights)
+
+
+def _mean(answers: Iterable[NDArray[np.float64]], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weighted mean of what the parts answer."""
+    shares = np.asarray(weights) / np.sum(weights)
+    total: NDArray[np.float64] = sum(share * answer for share, answer in zip(shares, answers, strict=True))
+    return total
 
 
 def solve_reweight(

@@ -1,4 +1,4 @@
-"""Stage 3, interpolate: the classifier with the least risk in the worst interpolation of the groups.
+"""Stage 3, interpolate: choose a solver and minimize the worst-case risk over groups.
 
 The risk of a mixture of groups is linear in the mixing weights, so the worst mixture is a single group:
 max over the simplex of sum_g q_g R_g(f) = max_g R_g(f). What is solved is min_f max_g R_g(f), by one of three solvers.

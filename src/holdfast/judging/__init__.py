@@ -1,1 +1,1 @@
-"""Stage 1, predict: one judge for each environment, asked about every row that it was not fitted on."""
+"""Stage 1, predict: one classifier (judge) for each environment, and its predictions for all other rows."""

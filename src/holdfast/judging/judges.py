@@ -1,4 +1,4 @@
-"""Stage 1, predict: one classifier for each environment, its judge, and folds for what it says about its own rows."""
+"""Stage 1: fit one judge for each environment, and fits without each fold of its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running many runs: each claimed, executed once and recorded, in processes of one thread each or on a cluster."""
+"""Execute many runs, each once, in processes of one thread each or on a cluster."""
 
 from __future__ import annotations
 

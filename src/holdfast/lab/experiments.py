@@ -1,4 +1,4 @@
-"""Experiments: what one run is, hashed into its identity, and the runs of an experiment file's grid."""
+"""The settings of one run, and the grid of runs of an experiment file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a run's settings to rows that its estimator takes: loaded, features computed once, words numbered."""
+"""Load the rows of a run: data set, computed features and numbered words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports about runs: records of a sweep or a reproduction compared over their seeds, and the demo."""
+"""Report pages about runs: means over seeds for a sweep, a reproduction or the demo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from holdfast.exceptions import InputError
 from holdfast.lab.targets.reports import show_correlations
-from holdfast.lab.tuning import best_point
+from holdfast.lab.tuning import best_point, points_of
 from holdfast.machine import versions
 from holdfast.metrics import Interval
 from holdfast.reports.chapters import Evidence, estimator_page
@@ -33,7 +33,6 @@ from holdfast.reports.values import (
     Sentences,
     Table,
 )
-from holdfast.saving.json_files import canonical_json
 
 if TYPE_CHECKING:
     from holdfast.auditing import Audit, Reliance
@@ -96,14 +95,8 @@ def data_name(record: Record) -> str:
 
 def best_points(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
     """Return the runs of the best settings for each (validation setting, method), in the order of their seeds."""
-    points: dict[tuple[str, str], dict[bytes, list[Record]]] = {}
-    for record in records:
-        config = {key: value for key, value in record["config"].items() if key != "seed"}
-        for setting in record.get("settings", {}):
-            place = points.setdefault((setting, str(config["method"])), {})
-            place.setdefault(canonical_json(config), []).append(record)
-
-    best = {(setting, method): best_point(list(found.values()), setting) for (setting, method), found in points.items()}
+    points = points_of((str(record["config"]["method"]), record) for record in records)
+    best = {(setting, method): best_point(found, setting) for (method, setting), found in points.items()}
     return {key: sorted(runs, key=lambda record: record["config"].get("seed", 0)) for key, runs in best.items()}
 
 

@@ -1,4 +1,4 @@
-"""A target of the paper from beginning to end: plan, run what is missing, compare."""
+"""Reproduce one target of the paper: plan the runs, execute what is missing, compare the numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run: data set × method × hyper-parameters × seed in, one record out."""
+"""Execute one run: data set, method, hyper-parameters and seed in, a record out."""
 
 from __future__ import annotations
 

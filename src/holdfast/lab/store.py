@@ -1,4 +1,4 @@
-"""Where runs are kept: one record file each, claimed while it is being made, never made twice."""
+"""The folder of run records: a run is claimed while it is executed, and is never executed twice."""
 
 from __future__ import annotations
 

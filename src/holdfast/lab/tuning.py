@@ -1,10 +1,10 @@
-"""Choosing hyper-parameters: the grid point with the best validation, separately for each validation setting."""
+"""Choose hyper-parameters by the best validation score, separately for each validation setting."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,21 +50,25 @@ def tune(runs: Sequence[PlannedRun], read: Callable[[str], Record | None]) -> li
 
     Points with fewer finished seeds than others are left out.
     """
-    points: dict[tuple[str, bytes, str], dict[bytes, list[Record]]] = {}
-    for run in runs:
-        record = read(run.config.identity)
-        if record is None:
-            continue
-        settings = _settings(run)
-        data = canonical_json({key: settings.get(key) for key in _DATA})
+    found = ((run, read(run.config.identity)) for run in runs)
+    points = points_of(((run.name, _data(run)), record) for run, record in found if record is not None)
+    several = len({data for (_, data), _ in points}) > 1
+    return [_best(name, data, setting, records, several) for ((name, data), setting), records in points.items()]
+
+
+def points_of(named: Iterable[tuple[Any, Record]]) -> dict[tuple[Any, str], list[list[Record]]]:
+    """Return the records of each point of the grids, those of its seeds together, by name and validation setting."""
+    points: dict[tuple[Any, str], dict[bytes, list[Record]]] = {}
+    for name, record in named:
+        point = canonical_json({key: value for key, value in record["config"].items() if key != "seed"})
         for setting in record.get("settings", {}):
-            place = points.setdefault((run.name, data, setting), {})
-            place.setdefault(canonical_json(settings), []).append(record)
-    several = len({data for _, data, _ in points}) > 1
-    return [
-        _best(name, data.decode(), setting, list(found.values()), several)
-        for (name, data, setting), found in points.items()
-    ]
+            points.setdefault((name, setting), {}).setdefault(point, []).append(record)
+    return {key: list(found.values()) for key, found in points.items()}
+
+
+def _data(run: PlannedRun) -> str:
+    settings = run.config.as_dict()
+    return canonical_json({key: settings.get(key) for key in _DATA}).decode()
 
 
 def average_over_data(found: Sequence[Best]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Selecting epochs: each validation setting of a run selects its own from one training."""
+"""Select the epoch for each validation setting of a run, from one training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group batches: rows of one or several groups in one tensor, from arrays, memory maps, sparse rows or texts.
+"""Batches with rows of one or several groups, as tensors.
 
 Drawing rows by number from memory or a memory map takes microseconds, so it happens in the training process; items of a
 Dataset may be read by workers.

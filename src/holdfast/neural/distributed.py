@@ -1,4 +1,4 @@
-"""One network trained by several processes (ranks), each with a share of every group's batch: `torchrun` starts them.
+"""Data-parallel training: processes that `torchrun` starts share every batch of one network.
 
 Every rank draws the same batch by the same seed and computes on every n-th row of each group. Sums over rows are added
 up over the ranks, so each rank knows the risk of every group in the whole batch, chooses the same worst group or moves

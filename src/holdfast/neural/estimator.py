@@ -1,4 +1,4 @@
-"""Networks as scikit-learn estimators, trained by the one loop on one group of rows or on many."""
+"""Networks as scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -195,8 +195,7 @@ class NeuralEstimator(BaseEstimator):
         if is_share(validation):
             X, y, sample_weight, validation = self._hold_out(X, y, sample_weight, float(validation))
         self.check_training(validation=validation)
-        chosen = self.options_for("training").get("selection")
-        if self.patience not in (None, _PATIENCE) and chosen is None and validation is None:
+        if validation is None and self.stops_early:
             raise ParameterError(
                 f"patience={self.patience} ends a training whose validation score no longer improves, but there are no "
                 "validation rows. Pass fit(X, y, validation=(X, y)) or fit(X, y, validation=0.2), or leave patience "
@@ -252,6 +251,11 @@ class NeuralEstimator(BaseEstimator):
             selection=selection,
             stage=stage,
         )
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether a patience was set that needs validation rows."""
+        return self.patience not in (None, _PATIENCE) and self.selection_rule() is None
 
     def check_training(
         self, *, selection: str | None = None, validation: Any = None, other_environments: bool = False

@@ -1,4 +1,4 @@
-"""Outputs of a network on many rows, in chunks, and the scores that selection compares."""
+"""Outputs of a network in chunks, and the scores that select an epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watching a training from outside: progress, checkpoints, continuing."""
+"""Monitors of a training: progress, checkpoints, TensorBoard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objectives by name: what the training loop minimizes.
+"""Objectives of the training loop by name: worst group, online weights, IRM, V-REx, RGM.
 
 Pass a name for the default settings, or an instance: ``objective="irm"`` or ``objective=IRM(weight=10, warm_up=100)``.
 An `Objective` holds settings only and can be shared; ``start`` gives the `ObjectiveRun` of one training, which draws

@@ -1,4 +1,4 @@
-"""Parameters of networks with a prefix: which part of a training they are for, and what is known of them.
+"""Parameters of networks with prefixes, such as `network__dropout`: their names, types and checks.
 
 `NeuralClassifier` has few parameters of its own. The others begin with the part that they are for and two
 underscores, as in skorch: ``network__dropout=0.5`` is the `dropout` of the network, ``optimizer__momentum=0.9`` the

@@ -1,4 +1,4 @@
-"""Random numbers of one training: initialization, dropout and augmentation draw from generators of its own.
+"""Random generators of one training: initialization, dropout and augmentation.
 
 torch's own generators belong to the whole process. Trainings in several threads would draw from them in turn, and none
 could be repeated. So dropout layers and our networks draw from the training's `RandomStream`. Where torch takes no

@@ -1,4 +1,4 @@
-"""From losses to risks: pure torch functions, each with its equation.
+"""Losses and risks as torch functions, each with its equation.
 
 loss (one number per example) -> risk (its mean over a group) -> worst-case risk (the largest over the groups); and the
 penalties that other methods add to the risks. Everything here also works alone inside a plain torch loop.

@@ -1,4 +1,4 @@
-"""Which epoch's weights to keep: selection rules by name, and what is selected as one object.
+"""Selection rules: which epoch's weights are kept.
 
 ============================  =========================================================================
 rule                          keeps the epoch with the largest

@@ -1,4 +1,4 @@
-"""Settings of a training run, and where and how precisely it computes."""
+"""Settings of a training, and the choice of device and precision."""
 
 from __future__ import annotations
 

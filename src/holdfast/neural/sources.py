@@ -1,4 +1,4 @@
-"""Rows of arrays, memory maps, sparse matrices, texts, dicts and Datasets as tensors, without copying the whole.
+"""Read rows as tensors: arrays, memory maps, sparse matrices, texts, dicts and Datasets.
 
 Memory maps stay on disk, sparse rows become dense a batch at a time, texts stay token numbers, items of a Dataset are
 read when they are asked for. Numbers become float32; 8-bit images (uint8 rows with two or more axes) are also divided

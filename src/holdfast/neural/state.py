@@ -1,4 +1,4 @@
-"""The state of a training run as one explicit object that can be saved and continued bit for bit."""
+"""The state of a training as one value, which can be saved and continued bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fitted networks as plain values and tensors, and back: what `get_state` and `from_state` of an estimator do."""
+"""Fitted networks as plain values and tensors, for saving and loading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training loop: an objective, batches and a selection rule give a trained network and its history."""
+"""The training loop."""
 
 from __future__ import annotations
 

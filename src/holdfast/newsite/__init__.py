@@ -1,1 +1,1 @@
-"""The model arrives at a new site: check it without labels, adapt it without labels, recalibrate it with a few."""
+"""A model at a new site: check it and adapt it without labels, or recalibrate it with a few labels."""

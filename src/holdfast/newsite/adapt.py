@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 
 from holdfast.environments import listed
 from holdfast.fitting.calibration import Calibration, class_scores
+from holdfast.fitting.estimators import FittedClassifier
 from holdfast.newsite.codes import UnstableColumn
 from holdfast.newsite.relation import Relation, join, relearn, said_by
 from holdfast.newsite.trials import LEAST_ROWS, Relearning, independent
@@ -28,17 +28,16 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 REASONS: Mapping[str, str] = {
-    "no_unstable_column": "that needs a column whose effect may differ much and that the others do not predict, and "
-    "it relies on none",
-    "mechanism": "other columns predict {names} within label and site, so that EM cannot tell its effect there",
-    "no_gain": "it did not help at the known sites, when each played the new one without its labels",
+    "no_unstable_column": "the model uses no column whose effect may differ much and that the others do not predict",
+    "mechanism": "other columns predict {names} within label and site, so EM cannot estimate its effect there",
+    "no_gain": "it did not help when each known site was treated as a new one, without its labels",
     "as_known": "these rows do not show that the effect of {names} differs from the known sites",
-    "loses": "at the known site {names} it raised the log loss, when that site played the new one without its labels",
+    "loses": "it raised the log loss in {names} when that known site was treated as a new one, without its labels",
     "few_rows": "it needs at least {least} rows of the site",
-    "says_nothing": "these rows do not tell the effect of {names} there",
+    "says_nothing": "the effect of {names} cannot be estimated from these rows",
     "older_model": "the model was saved by an earlier version, which did not store what adapting needs. Fit it again",
-    "done": "it is adapted to a site already",
-    "too_few_sites": f"no known site has the {LEAST_ROWS} rows that are needed to try it",
+    "done": "it is already adapted to a site",
+    "too_few_sites": f"no known site has the {LEAST_ROWS} rows that are needed to test it",
 }
 
 
@@ -75,7 +74,7 @@ class Adaptation:
                 f"{listed(learned, most=3)} there."
             )
         names = listed([f"`{name}`" if self.reason != "loses" else name for name in self.about], most=3)
-        return f"Not adapted: {REASONS[self.reason].format(names=names, least=LEAST_ROWS)}. It predicts as before."
+        return f"Not adapted: {REASONS[self.reason].format(names=names, least=LEAST_ROWS)}. The model is unchanged."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -90,62 +89,27 @@ class Adaptation:
         }
 
 
-class AdaptedClassifier(ClassifierMixin, BaseEstimator):
-    """A fitted classifier over class codes that was adapted to one site.
+@dataclass(eq=False, repr=False)
+class AdaptedClassifier(FittedClassifier):
+    """A fitted classifier over class codes that was adapted to one site."""
 
-    Parameters
-    ----------
-    estimator : fitted classifier over class codes
-        The stable part: it was fitted without the unstable columns.
-    removal : Removal
-        Those columns.
-    calibration : Calibration
-        From its scores to P(y | rest).
-    relations : tuple of Relation
-        What the columns say about the label at the site.
-    scale : float
-        Of what the columns add, as was best at the known sites.
-    correction : Calibration
-        Keeps the class shares of the stable part.
-    """
-
-    def __init__(
-        self,
-        estimator: Any,
-        removal: Removal,
-        calibration: Calibration,
-        relations: tuple[Relation, ...],
-        scale: float,
-        correction: Calibration,
-    ) -> None:
-        self.estimator = estimator
-        self.removal = removal
-        self.calibration = calibration
-        self.relations = relations
-        self.scale = scale
-        self.correction = correction
+    estimator: Any  # the stable part over class codes: it was fitted without the unstable columns
+    removal: Removal  # of those columns
+    calibration: Calibration  # from its scores to P(y | rest)
+    relations: tuple[Relation, ...]  # what the columns say about the label at the site
+    scale: float  # of what the columns add, as was best at the known sites
+    correction: Calibration  # keeps the class shares of the stable part
 
     @property
     def classes_(self) -> Codes:
         """The codes."""
         return np.arange(len(self.calibration.offsets))
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def fit(self, X: Any, y: Any) -> AdaptedClassifier:
-        """Return self: the parts are fitted already."""
-        return self
-
     def predict_proba(self, X: Any) -> Array:
         """Return adapted probabilities, (n_rows, n_classes)."""
         scores = class_scores(self.estimator, self.removal.apply(X), len(self.calibration.offsets))
         logs = self.calibration.log_probabilities(scores)
         return self.correction.probabilities(logs + self.scale * said_by(self.relations, X, logs.shape[1]))
-
-    def predict(self, X: Any) -> Codes:
-        """Return the most probable codes."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1))
 
 
 def adapt(
@@ -197,7 +161,9 @@ def learn(relearning: Relearning, logs: Array, X: Any) -> tuple[Adaptation, Cali
     relations = independent(relearning, found)
     refusal = relearning.refusal(relations)
     if refusal is not None:
-        return Adaptation(False, len(logs), found, *refusal), None
+        pairs = zip(relearning.columns, found, strict=True)
+        said = tuple(relation for column, relation in pairs if relation.is_told or not column.in_doubt)
+        return Adaptation(False, len(logs), said, *refusal), None
     correction = join(logs, said_by(relations, X, logs.shape[1]), relearning.scale)
     return Adaptation(True, len(logs), relations), correction
 

@@ -1,4 +1,4 @@
-"""Can a model be used at a new site? Rows of the site, without labels, compared with the training profile in the model.
+"""Check whether a model can be used at a new site, by rows of the site without labels.
 
 The check asks in this order. Does any column not fit: another unit, levels never seen, missing everywhere? Do effects
 of unstable columns differ there, and can the model be adapted? Which accuracy is to be expected? The rules that turn
@@ -45,13 +45,14 @@ class SiteCheck:
     moved: tuple[ColumnCheck, ...]  # that are distributed differently
     adaptation: Adaptation | None  # None where the model is no stable classifier
     forecast: Interval | None  # accuracy to expect, adapted if so advised; None where nothing is known
-    auroc: float  # to expect; NaN where unknown
+    auroc: Interval | None  # to expect; None where unknown, and for more than two classes
     known_accuracy: float  # at the known sites, out of fold
     lowest_accuracy: float  # at the worst known site, by a fit without it
     predicted: Mapping[str, float]  # class -> share of the predictions
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()  # what was wrong with the rows that the model was fitted on
     as_it_is: float | None = None  # accuracy to expect of a model before it is adapted
+    alike: bool = False  # whether all rows are copies of one
 
     def __str__(self) -> str:
         return " ".join([self.answer, *self.remarks])
@@ -67,8 +68,8 @@ class SiteCheck:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether the model may be used, but its accuracy may be much lower there."""
-        is_low = self.forecast is not None and self.known_accuracy - self.forecast.low > UNCERTAIN
+        """Whether the model may be used, but its accuracy may be much lower there, or nothing is known about it."""
+        is_low = self.forecast is None or self.known_accuracy - self.forecast.low > UNCERTAIN
         return self.advice == "use" and is_low
 
     @property
@@ -80,14 +81,17 @@ class SiteCheck:
         if self.adaptation is not None and self.relations and self.adaptation.reason not in ("", "done"):
             lines.append(self.adaptation.answer)
         if self.forecast is not None:
-            value, known = self.forecast, f"it is {self.known_accuracy:.2f} at the known sites"
-            once, instead = "Expect", ""
+            value, known = self.forecast, f"at the known sites it is {self.known_accuracy:.2f}"
+            once = instead = ""
             if self.as_it_is is not None:
-                once, instead = "Once adapted, expect", f", instead of {self.as_it_is:.2f} as it is"
+                once, instead = " once adapted", f", without adapting {self.as_it_is:.2f}"
             lines.append(
-                f"{once} an accuracy of {value.value:.2f} there, between {value.low:.2f} and {value.high:.2f}{instead};"
-                f" {known}."
+                f"Expected accuracy{once}: {value.value:.2f} (between {value.low:.2f} and {value.high:.2f}){instead}; "
+                f"{known}."
             )
+        if self.auroc is not None:
+            value = self.auroc
+            lines.append(f"Expect an AUROC of {value.value:.2f}, between {value.low:.2f} and {value.high:.2f}.")
         return (*lines, *self.notes)
 
     @property
@@ -116,7 +120,7 @@ class SiteCheck:
             "adaptation": None if self.adaptation is None else self.adaptation.to_dict(),
             "forecast": None if self.forecast is None else self.forecast.to_dict(),
             "as_it_is": self.as_it_is,
-            "auroc": self.auroc,
+            "auroc": None if self.auroc is None else self.auroc.to_dict(),
             "known_accuracy": self.known_accuracy,
             "lowest_accuracy": self.lowest_accuracy,
             "predicted": dict(self.predicted),
@@ -130,8 +134,8 @@ def forbids(check: ColumnCheck) -> bool:
     return check.share >= EVERYWHERE and not check.changed < MATTERS  # unknown counts as much
 
 
-REFIT = "Do not use the model yet: mend the data that it was fitted on, and fit again."
-UNSURE = "Use the model at this site, and label about 50 rows to make sure: its accuracy may be much lower there."
+REFIT = "Do not use the model yet: correct its training data, and fit it again."
+UNSURE = "Use the model at this site, and label about 50 rows to be sure: its accuracy may be much lower there."
 ANSWERS: Mapping[Advice, str] = {
     "use": "Use the model at this site.",
     "adapt": "Adapt the model to this site before you use it.",
@@ -147,7 +151,7 @@ RULES: tuple[tuple[Advice, Callable[[SiteCheck], bool]], ...] = (
     ("label", lambda found: found.adaptation is not None and found.adaptation.reason == "loses" and bool(found.turned)),
     ("label", lambda found: found.forecast is not None and is_low(found, found.forecast)),
     ("label", lambda found: found.forecast is not None and found.forecast.high - found.forecast.low > UNKNOWN),
-    ("label", lambda found: found.n_rows < LEAST_ROWS),
+    ("label", lambda found: found.alike or found.n_rows < LEAST_ROWS),
     ("use", lambda found: True),
 )
 
@@ -203,15 +207,17 @@ def check_site(
         columns, moved = profile.check(features), profile.moved(features)
         columns, moved = (_weigh(checks, profile, features, predict, labels) for checks in (columns, moved))
     if len(labels) < LEAST_ROWS:
-        notes = (
-            *notes,
-            f"So few rows ({len(labels)}) say little about a site. Pass {LEAST_ROWS} or more.",
-        )
+        notes = (*notes, f"{len(labels)} rows are too few to say much about a site. Pass {LEAST_ROWS} or more.")
+    alike = profile is not None and len(labels) > 1 and bool((features.nunique(dropna=False) == 1).all())
+    if alike:
+        notes = (*notes, f"All {len(labels):,} rows are equal, so they say as little about the site as one row.")
     fits = not any(map(forbids, columns))
     if not fits:
         notes = (*notes, "No accuracy is forecast, because of the columns that do not fit.")
     answers, forecast = summarize(probabilities), None
-    if basis is not None and fits:
+    if basis is None:
+        notes = (*notes, "No accuracy is forecast: only a StableClassifier stores what that needs.")
+    elif fits and not alike:
         if tried is None:
             forecast = forecast_accuracy(basis, answers)
         elif not again(adaptation):
@@ -224,13 +230,14 @@ def check_site(
         moved,
         adaptation,
         forecast,
-        float("nan") if basis is None or forecast is None else forecast_auroc(basis, answers),
+        None if basis is None or forecast is None else forecast_auroc(basis, answers),
         float("nan") if basis is None else basis.accuracy,
         float("nan") if basis is None else basis.lowest,
         {str(name): float(share) for name, share in zip(classes, shares, strict=True)},
         notes,
         doubts,
         None if before is None or forecast is None else mean_probability(probabilities, before),
+        alike,
     )
     return replace(found, advice=next(advice for advice, holds in RULES if holds(found)))
 

@@ -1,4 +1,4 @@
-"""Unstable columns as codes: levels, bins of numbers, or words present; and what they say at the known sites."""
+"""Encode unstable columns as levels, bins or words, with their relation to the label at the known sites."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ class UnstableColumn:
     sides: Mapping[str, int] = field(default_factory=dict)  # name of a code -> class that it speaks for
     right: Mapping[str, float] = field(default_factory=dict)  # known site -> share of rows in which it is right
     change: float = 1.0  # probability that its effect differs between sites
+    in_doubt: bool = False  # used in full: only rows of a new site can show that its effect differs
 
     def coding(self, X: Any) -> Coding:
         """Return how the values of one site become codes."""

@@ -1,9 +1,10 @@
-r"""Forecast of accuracy and AUROC at a new site, from the classifier's own probabilities there and no labels.
+r"""Forecast accuracy and AUROC at a new site from predicted probabilities, without labels.
 
 For each known site the classifier is asked about rows that it was not fitted on, once with the site left out and once
 out of fold. Of each the accuracy within bins of confidence (the largest probability of a row) is weighted as the new
-site's rows fall into these bins. The forecast is the mean of the two: the accuracy out of fold is too high for most new
-sites, and that with sites left out is too low, because those fits have seen fewer sites.
+site's rows fall into these bins. Out of fold, all known rows count the same. Of the sites left out, those count more
+whose confidences are distributed like the new site's. The forecast is the mean of the two: the accuracy out of fold is
+too high for most new sites, and that with sites left out is too low, because those fits have seen fewer sites.
 
 How far it was off when each known site played the new one gives the interval. What is stored are counts for each known
 site, and no rows.
@@ -28,6 +29,7 @@ Codes = NDArray[np.intp]
 N_BINS = 10  # of confidence
 USUAL_ERROR, USUAL_SITES = 0.05, 8  # error of a forecast before any site was tried, and as how many sites it counts
 LEAST_ROWS = 20  # rows of a known site from which on it is tried
+APART = 0.05  # share of rows in other bins of confidence at which a site counts half as much as one without
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +120,7 @@ def forecast_adapted(probabilities: Array, tried: Sequence[tuple[float, float, i
 
 
 def _interval(value: float, n_rows: int, tried: Sequence[tuple[float, float, int]]) -> Interval:
-    """Return a forecast with its 95 % interval, from forecasts at known sites, their accuracies and rows."""
+    """Return a forecast with its 95 % interval, from forecasts at known sites, what came true there, and rows."""
     n = len(tried)
     squares = sum((forecast - accuracy) ** 2 for forecast, accuracy, _ in tried)
     variance = (squares + USUAL_SITES * USUAL_ERROR**2) / (n + USUAL_SITES)
@@ -129,26 +131,38 @@ def _interval(value: float, n_rows: int, tried: Sequence[tuple[float, float, int
     return Interval(value, max(value - half, 0.0), min(value + half, 1.0))
 
 
-def forecast_auroc(basis: ForecastBasis, new: Answers) -> float:
-    """Return the AUROC to expect: that of the probabilities, less what they promised too much at sites left out."""
-    gaps = [site.expected_auroc - site.auroc for site in basis.sites.values() if np.isfinite(site.auroc)]
-    if not gaps or not np.isfinite(new.expected_auroc):
-        return float("nan")
-    return float(np.clip(new.expected_auroc - np.mean(gaps), 0.0, 1.0))
+def forecast_auroc(basis: ForecastBasis, new: Answers) -> Interval | None:
+    """Return the AUROC to expect (95 %): that of the probabilities, less what they promised too much at other sites."""
+    sites = [site for site in basis.sites.values() if np.isfinite(site.auroc)]
+    if not sites or not np.isfinite(new.expected_auroc) or new.n_rows < LEAST_ROWS:
+        return None
+
+    def estimate(others: Sequence[Answers], at: Answers) -> float:
+        excess = np.mean([site.expected_auroc - site.auroc for site in others])
+        return float(np.clip(at.expected_auroc - excess, 0.0, 1.0))
+
+    tried = [
+        (estimate([*sites[:place], *sites[place + 1 :]], site), site.auroc, site.n_rows)
+        for place, site in enumerate(sites)
+        if site.n_rows >= LEAST_ROWS and len(sites) > 1
+    ]
+    return _interval(estimate(sites, new), new.n_rows, tried)
 
 
 def _estimate(sites: Sequence[Answers], folds: Answers, new: Answers) -> float:
     """Return the mean of the estimates from folds and from sites left out."""
-    return float(np.clip((_weighted([folds], new) + _weighted(sites, new)) / 2, 0.0, 1.0))
+    rows = new.counts / max(new.counts.sum(), 1.0)
+    counts, right = (np.array([getattr(site, name) for site in sites]) for name in ("counts", "right"))
+    own = _in_bins(right, counts, _in_bins(right.sum(axis=0), counts.sum(axis=0)))  # (n_sites, N_BINS)
+    apart = np.abs(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0) - rows).sum(axis=1) / 2
+    elsewhere = np.average(own @ rows, weights=1 / (APART + apart))
+    return float(_in_bins(folds.right, folds.counts) @ rows + elsewhere) / 2
 
 
-def _weighted(known: Sequence[Answers], new: Answers) -> float:
-    """Return the accuracy within bins of confidence, weighted by the new site's rows; empty bins borrow from all."""
-    counts = np.sum([site.counts for site in known], axis=0)
-    right = np.sum([site.right for site in known], axis=0)
-    overall = right.sum() / max(counts.sum(), 1.0)
-    shares = (right + overall) / (counts + 1.0)
-    return float(new.counts @ shares / max(new.counts.sum(), 1.0))
+def _in_bins(right: Array, counts: Array, usual: Array | None = None) -> Array:
+    """Return the accuracy within bins; each borrows one row of the usual accuracy, by default that of all bins."""
+    usual = right.sum() / max(counts.sum(), 1.0) if usual is None else usual
+    return np.asarray((right + usual) / (counts + 1.0))
 
 
 def _expected_auroc(probabilities: Array) -> float:

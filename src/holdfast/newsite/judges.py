@@ -1,4 +1,4 @@
-"""Adaptation of `PIClassifier` to a new site without labels: for networks, and whatever else has no columns.
+"""Adapt `PIClassifier` to a new site without labels: for networks and other inputs without columns.
 
 The judges, which were each fitted on one environment, read what is unstable; the final classifier does without it. So
 the class that the judges vote for is treated like an unstable column, and the final classifier like the stable part
@@ -8,6 +8,7 @@ weighted so that the votes say nothing about the label.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from holdfast.environments import listed, split_environments
 from holdfast.exceptions import LabelsError, ParameterError
 from holdfast.fitting.calibration import Calibration, calibrate
-from holdfast.fitting.estimators import code_probabilities
+from holdfast.fitting.estimators import FittedParts, code_probabilities
 from holdfast.newsite.adapt import Adaptation, learn
 from holdfast.newsite.codes import UnstableColumn
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY
@@ -146,51 +147,21 @@ class SiteAdapter(BaseEstimator):
         return dict(self._judged().environment_classifiers_)
 
 
-class JudgedClassifier(ClassifierMixin, BaseEstimator):
-    """A `PIClassifier` that was adapted to one site.
+@dataclass(eq=False, repr=False)
+class JudgedClassifier(ClassifierMixin, FittedParts):
+    """A `PIClassifier` that was adapted to one site."""
 
-    Parameters
-    ----------
-    classifier : fitted PIClassifier
-    calibration : Calibration
-        From its scores to probabilities.
-    relations : tuple of Relation
-        What the judges' vote says about the label at the site; empty where it was not adapted.
-    scale : float
-        Of what the vote adds, as was best at the known sites.
-    correction : Calibration
-        Keeps the class shares of the classifier.
-    adaptation_ : Adaptation
-        What was done and why.
-    """
-
-    def __init__(
-        self,
-        classifier: Any,
-        calibration: Calibration,
-        relations: tuple[Relation, ...],
-        scale: float,
-        correction: Calibration,
-        adaptation_: Adaptation,
-    ) -> None:
-        self.classifier = classifier
-        self.calibration = calibration
-        self.relations = relations
-        self.scale = scale
-        self.correction = correction
-        self.adaptation_ = adaptation_
+    classifier: Any  # fitted PIClassifier
+    calibration: Calibration  # from its scores to probabilities
+    relations: tuple[Relation, ...]  # what the judges' vote says about the label at the site; empty: not adapted
+    scale: float  # of what the vote adds, as was best at the known sites
+    correction: Calibration  # keeps the class shares of the classifier
+    adaptation_: Adaptation  # what was done and why
 
     @property
     def classes_(self) -> NDArray[Any]:
         """The labels."""
         return np.asarray(self.classifier.classes_)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def fit(self, X: Any, y: Any) -> JudgedClassifier:
-        """Return self: the parts are fitted already."""
-        return self
 
     def predict_proba(self, X: Any) -> Array:
         """Return adapted probabilities, (n_rows, n_classes)."""

@@ -1,4 +1,4 @@
-"""The course over time: one check for each period, and where the advice changed."""
+"""Follow a model over time: one check for each period, and changes of the advice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Period:
         if found.forecast is not None:
             parts.append(f"accuracy {found.forecast.value:.2f} ({found.forecast.low:.2f} to {found.forecast.high:.2f})")
         if found.columns:
-            parts.append(f"{listed([f'`{check.name}`' for check in found.columns], most=3)} does not fit")
+            verb = "does" if len(found.columns) == 1 else "do"
+            parts.append(f"{listed([f'`{check.name}`' for check in found.columns], most=3)} {verb} not fit")
         if found.turned:
             parts.append(f"another effect of {listed([f'`{name}`' for name in found.turned], most=3)}")
         changed = f" (before: {WORDS[self.before]})" if self.changed else ""

@@ -23,10 +23,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
-from sklearn.base import BaseEstimator, ClassifierMixin
 
 from holdfast.fitting.calibration import LEAST, Calibration, log_softmax
-from holdfast.fitting.estimators import code_probabilities
+from holdfast.fitting.estimators import FittedClassifier, code_probabilities
 from holdfast.metrics import Interval, auroc_interval
 
 Array = NDArray[np.float64]
@@ -62,14 +61,14 @@ class Recalibration:
         rows = f"{self.n_labels:,} labeled row{'s' * (self.n_labels != 1)}"
         if self.auroc is not None and self.is_reversed:
             return (
-                f"The ranking is upside down at this site (AUROC {self.auroc.value:.2f}, {rows}). Recalibrating cannot "
-                "mend that: labels are exchanged there, or the effect of a column is reversed. Check the site, and "
+                f"The ranking is reversed at this site (AUROC {self.auroc.value:.2f}, {rows}). Recalibration cannot "
+                "correct this: labels are exchanged there, or the effect of a column is reversed. Check the site, and "
                 "adapt the model."
             )
         done = f"Recalibrated with {rows}"
         if self.kind == "none":
-            done += ", which hardly call for a correction"
-        enough = "That is" if self.n_labels >= self.n_enough else f"About {self.n_enough:,} would be"
+            done += "; hardly any correction is needed"
+        enough = "This is" if self.n_labels >= self.n_enough else f"About {self.n_enough:,} labeled rows would be"
         return f"{done}. {self.ranking}{enough} enough."
 
     @property
@@ -77,10 +76,10 @@ class Recalibration:
         """How well the classifier ranks the labeled rows, in a sentence and a space."""
         if self.auroc is None:
             return ""
-        value = f"Their AUROC is {self.auroc.value:.2f}, between {self.auroc.low:.2f} and {self.auroc.high:.2f}"
+        value = f"Their AUROC is {self.auroc.value:.2f} [{self.auroc.low:.2f} to {self.auroc.high:.2f}]"
         if self.auroc.low > 0.5:
             return f"{value}. "
-        return f"{value}: it may rank them no better than chance, which recalibrating cannot mend. "
+        return f"{value}: the ranking may be no better than chance, which recalibration cannot correct. "
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -209,39 +208,22 @@ def _information(scores: Array, chances: Array, precision: Array) -> Array:
     return np.block([[np.array([[corner]]), side[None, :]], [side[:, None], inner]]) + np.diag(precision)
 
 
-class RecalibratedClassifier(ClassifierMixin, BaseEstimator):
-    """A fitted classifier over class codes with probabilities that are corrected for one site.
+@dataclass(eq=False, repr=False)
+class RecalibratedClassifier(FittedClassifier):
+    """A fitted classifier over class codes with probabilities that are corrected for one site."""
 
-    Parameters
-    ----------
-    estimator : fitted classifier over class codes
-    recalibration : Recalibration
-    """
-
-    def __init__(self, estimator: Any, recalibration: Recalibration) -> None:
-        self.estimator = estimator
-        self.recalibration = recalibration
+    estimator: Any  # fitted
+    recalibration: Recalibration
 
     @property
     def classes_(self) -> NDArray[np.intp]:
         """The codes."""
         return np.arange(len(self.recalibration.calibration.offsets))
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def fit(self, X: Any, y: Any) -> RecalibratedClassifier:
-        """Return self: the classifier is fitted already."""
-        return self
-
     def predict_proba(self, X: Any) -> Array:
         """Return corrected probabilities, (n_rows, n_classes)."""
         calibration = self.recalibration.calibration
         return calibration.probabilities(log_probabilities(self.estimator, X, len(calibration.offsets)))
-
-    def predict(self, X: Any) -> NDArray[np.intp]:
-        """Return the most probable codes."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1))
 
 
 def log_probabilities(estimator: Any, X: Any, n_classes: int) -> Array:

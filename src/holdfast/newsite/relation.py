@@ -1,4 +1,4 @@
-r"""What an unstable column says about the label at one site, learned from rows without labels.
+r"""Learn from rows without labels how an unstable column is related to the label at one site.
 
 A classifier that does without the column, the *stable part*, gives P(y | rest) for each row. If the column x is
 independent of the rest given the label, then at the site
@@ -73,7 +73,7 @@ class Relation:
     def sentence(self) -> str:
         """What the column says there, in words."""
         if not self.is_told:
-            return f"These rows do not tell the effect of `{self.name}` there."
+            return f"The effect of `{self.name}` cannot be estimated from these rows."
         known = [f"{share:.0%} in {site}" for site, share in list(self.known.items())[:3]]
         than = f"; {listed(known)}" if known else ""
         reach = f" ± {1.96 * self.error:.0%}" if np.isfinite(self.error) else ""

@@ -1,4 +1,4 @@
-"""Guards of adaptation: each known site plays the new one, without its labels, and adapting must help there.
+"""Try adaptation at each known site in turn, as if it were new.
 
 Each known site is left out of the fit. Its unstable columns are taken as they are (*known*), shuffled (*vanished*), and
 exchanged between labels (*reversed*), and the classifier is adapted to it. What that saves or costs in log loss is

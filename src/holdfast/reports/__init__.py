@@ -1,4 +1,4 @@
-"""Reports about fitted estimators and finished runs: one HTML file, or tables and figures in files of their own.
+"""Reports about fitted estimators and finished runs: HTML files, and tables and figures as single files.
 
 `estimator_page` makes a `Page` about a fitted estimator, `write_report` an HTML file of it, `write_assets` its tables
 (Markdown, LaTeX, CSV) and figures (SVG). Pages can be put together by hand: they are plain values.

@@ -1,4 +1,4 @@
-"""Accuracies of several classifiers as figures: on the same rows, where a method was not fitted, and over seeds."""
+"""Accuracies of several classifiers as figures."""
 
 from __future__ import annotations
 

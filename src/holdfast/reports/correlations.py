@@ -1,4 +1,4 @@
-"""The paper's picture: what correlates with the label in every environment and in the halves that judges cut of it."""
+"""Heat maps of correlations with the label in every environment and in its halves, as in the paper."""
 
 from __future__ import annotations
 

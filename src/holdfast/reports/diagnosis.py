@@ -1,11 +1,12 @@
-"""The page of `holdfast diagnose`: the answer, then the five questions in the order in which they are asked."""
+"""The page of `holdfast diagnose`: the answer, then five questions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.diagnosis.answer import in_points
+from holdfast.diagnosis.answer import SHIFTS, in_points
+from holdfast.diagnosis.values import Diagnosis, SiteDiagnosis
 from holdfast.environments import listed
 from holdfast.reports.clinical import clinical_section
 from holdfast.reports.findings import effects_figure, range_text
@@ -14,7 +15,7 @@ from holdfast.reports.values import Answer, Block, Cell, Dot, Dots, Page, Sectio
 
 SIGNALS: Mapping[str, Signal] = {
     "breaks": ("bad", "The model breaks at a new site"),
-    "miscalibrated": ("caution", "At a new site, the model's probabilities are off"),
+    "miscalibrated": ("caution", "At a new site, the model's probabilities are wrong"),
     "holds": ("good", "The model holds at a new site"),
     "unclear": ("unknown", "Too few rows to tell"),
 }
@@ -22,24 +23,24 @@ MOST_AT_TOP = 8  # sites in the picture of the answer
 MOST_SITES = 12  # that figures show; tables have all
 NEW, KNOWN, ELSEWHERE = "has not seen this site", "has seen this site", "at the other sites"
 LIMITS = (
-    "Leaving sites out shows how the model does at places that differ from one another as much as these do. It "
-    "cannot show what happens at a place that differs more."
+    "The results are about sites that differ from these as much as these differ from one another. They do not show "
+    "what happens at a site that differs more."
 )
 HELP = {
-    "other patients": "The model meets rows that it has seen few of, or that are harder for any model. Labeled rows of "
+    "other patients": "The new rows are rare among the training rows, or harder for any model. Labeled rows of "
     "the site help, to recalibrate or to fit with.",
-    "other rates": "Recalibrating at the site mends this.",
-    "other relations": "The model applies what does not hold there: see questions 3 and 4.",
+    "other rates": "Recalibration at the site corrects this.",
+    "other relations": "The model uses effects that are different there: see questions 3 and 4.",
 }
 MEANINGS = {
-    "other patients": "covariate shift: the features are distributed differently, P(x) changes",
-    "other rates": "label shift: classes are more or less frequent than the columns explain",
-    "other relations": "concept shift: the effects of columns differ, P(y | x) changes",
+    "other patients": "the features are distributed differently, P(x) changes",
+    "other rates": "classes are more or less frequent than the columns explain",
+    "other relations": "the effects of columns differ, P(y | x) changes",
 }
 
 
 def diagnosis_page(
-    found: Any, *, title: str = "Diagnosis", following: str = "", settings: Mapping[str, Any] | None = None
+    found: Diagnosis, *, title: str = "Diagnosis", following: str = "", settings: Mapping[str, Any] | None = None
 ) -> Page:
     """Return a report about what `holdfast.diagnose` returned.
 
@@ -70,14 +71,14 @@ def diagnosis_page(
     )
 
 
-def _answer(found: Any, following: str) -> Answer:
+def _answer(found: Diagnosis, following: str) -> Answer:
     signal, text = SIGNALS[found.state]
     advice = found.recommendation
     if (rule := "wrong_data" if found.blocking else advice.rule) in OF_RULES:
         signal, text = OF_RULES[rule]
     elif found.state == "holds" and advice.action != "keep":
         signal = "caution"
-        text += ", but leans on columns that change" if advice.action == "stable" else ", but can be improved"
+        text += ", but uses columns whose effects differ" if advice.action == "stable" else ", but can be improved"
     score = "AUROC" if found.by_rank else "accuracy"
     worst, places = found.worst, ("at a site it has seen", "at a site it has not seen")
     values: tuple[Cell, ...] = (found.mean("known"), found.mean("new"), worst.new.accuracy.value)
@@ -88,10 +89,10 @@ def _answer(found: Any, following: str) -> Answer:
     if found.forecast is not None:
         what = "accuracy to expect" if found.by_rank else "to expect"
         rows.append((f"{what} at the next site{found.forecast_of}", range_text(found.forecast)))
-    what = "Means over sites" if found.by_rank else "Shares of all rows"
+    what = "means over sites" if found.by_rank else "shares of all rows"
     note = (
-        f"{what}, on rows that the model was not fitted on (`fit` takes fewer folds, so its numbers differ a little). "
-        "The forecast for the next site (95%) is the one that `fit` gives."
+        f"Out of sample, {what}. `fit` uses fewer folds, so its numbers differ a little. The forecast for the next "
+        "site (95%) is the same as that of `fit`."
     )
     title = f"{score[:1].upper()}{score[1:]} of the ordinary model"
     numbers = Table(title, (score, "ordinary model"), tuple(rows), note)
@@ -99,7 +100,7 @@ def _answer(found: Any, following: str) -> Answer:
     return Answer(sentence, signal, text, numbers, _advice_lines(found, following), _top_figure(found))
 
 
-def _top_figure(found: Any) -> Dots:
+def _top_figure(found: Diagnosis) -> Dots:
     """Return how good the model is at each site that it has not seen: by accuracy, or AUROC where that tells more."""
     by_rank = found.by_rank
     sites = found.ranked if by_rank else found.sites
@@ -108,7 +109,7 @@ def _top_figure(found: Any) -> Dots:
     left_out = f" The {len(shown)} worst of {len(scores)} sites." if len(shown) < len(scores) else ""
     score = "AUROC" if by_rank else "Accuracy"
     return Dots(
-        f"{score} at each site, the model not having seen it",
+        f"{score} at each site when it is left out",
         "with 95% intervals",
         tuple(Dot(name, score, value.value, value.low, value.high) for name, value in shown),
         left_out.strip(),
@@ -117,11 +118,11 @@ def _top_figure(found: Any) -> Dots:
     )
 
 
-def _advice_lines(found: Any, following: str) -> tuple[str, ...]:
+def _advice_lines(found: Diagnosis, following: str) -> tuple[str, ...]:
     return (*found.explanation, *run_next(following), *([found.recommendation.how] if found.recommendation.how else []))
 
 
-def _shown_sites(found: Any) -> tuple[list[Any], str]:
+def _shown_sites(found: Diagnosis) -> tuple[list[SiteDiagnosis], str]:
     """Return the sites that figures show, and a sentence where they are not all."""
     if len(found.sites) <= MOST_SITES + 3:
         return list(found.sites), ""
@@ -129,7 +130,7 @@ def _shown_sites(found: Any) -> tuple[list[Any], str]:
     return worst, f" The {MOST_SITES} of {len(found.sites)} sites with the largest {found.loss_name}."
 
 
-def _breaks_section(found: Any) -> Section:
+def _breaks_section(found: Diagnosis) -> Section:
     shown, which = _shown_sites(found)
     dots = [
         Dot(site.name, series, quality.accuracy.value, quality.accuracy.low, quality.accuracy.high)
@@ -140,8 +141,8 @@ def _breaks_section(found: Any) -> Section:
         "Accuracy at every site, by whether the model has seen it",
         "accuracy at the site, with 95% intervals",
         tuple(dots),
-        "The same rows both times. Where the upper dot lies left of the lower one, not having seen the site costs "
-        f"accuracy.{which}",
+        "Both dots are for the same rows. If the upper dot is left of the lower one, the model loses accuracy because "
+        f"it has not seen the site.{which}",
         place_title="site",
         percent=True,
     )
@@ -164,8 +165,8 @@ def _breaks_section(found: Any) -> Section:
     )
     lines = [note[:1].upper() + note[1:] for note in found.notes]
     intro = (
-        "Each site is left out in turn, the model is fitted on the others, and it is asked about the site left out. "
-        "Next to it is a model that was fitted on rows of all sites, asked about rows that it has not seen. "
+        "Each site is left out in turn, and a model fitted on the others predicts its rows. It is compared with a "
+        "model fitted on rows of all sites, on the same rows, which neither model has seen. "
         f"Accuracy lost, mean over sites: {in_points(found.lost)}."
     )
     if found.later is not None:
@@ -176,18 +177,20 @@ def _breaks_section(found: Any) -> Section:
     )
 
 
-def _cause_section(found: Any) -> Section:
+def _cause_section(found: Diagnosis) -> Section:
     shown, which = _shown_sites(found)
     places = [("all sites", found.parts), *((site.name, site.split.parts) for site in shown)]
     dots = [
-        Dot(place, name, part.value, part.low, part.high) for place, parts in places for name, part in parts.items()
+        Dot(place, SHIFTS[name], part.value, part.low, part.high)
+        for place, parts in places
+        for name, part in parts.items()
     ]
     figure = Dots(
         f"Where the {found.loss_name} at a new site comes from",
         f"{found.loss_name} at the site minus that at the sites the model was fitted on; 0: no difference",
         tuple(dots),
         "95% intervals, for this model. A negative part makes the site easier. "
-        + " ".join(f"*{name.capitalize()}*: {text}." for name, text in MEANINGS.items())
+        + " ".join(f"*{SHIFTS[name].capitalize()}*: {text}." for name, text in MEANINGS.items())
         + which,
         place_title="site",
         reference=0.0,
@@ -196,19 +199,23 @@ def _cause_section(found: Any) -> Section:
     lines = []
     if by_score:
         lines.append(
-            f"Hardly any row of the other sites resembles those of {listed(by_score, most=5)} in every column. There, "
-            "rows were compared by the model's score alone, so that a column that is measured otherwise may count as "
-            "other patients or as other relations."
+            f"Hardly any row of the other sites resembles those of {listed(by_score, most=5)} in every column. These "
+            "rows were compared only by the model's score, so a column that is measured differently may count as "
+            "covariate shift or as concept shift."
         )
-    cause = "no part is beyond its interval." if found.cause is None else f"mostly *{found.cause}*. {HELP[found.cause]}"
+    cause = (
+        "the interval of each part includes 0."
+        if found.cause is None
+        else f"mostly *{SHIFTS[found.cause]}*. {HELP[found.cause]}"
+    )
     intro = (
-        f"The {found.loss_name} at a site left out, minus that at the sites the model was fitted on, in three parts. "
+        f"The {found.loss_name} at a left-out site, minus that at the sites the model was fitted on, has three parts. "
         f"Over all sites: {cause}"
     )
     return Section("2. Why?", intro, (figure, *([Sentences(tuple(lines), "warning")] if lines else [])))
 
 
-def _columns_section(found: Any) -> Section:
+def _columns_section(found: Diagnosis) -> Section:
     title = "3. Which columns?"
     if not found.findings:
         tested = "any column" if found.verdict is None else f"any of {found.verdict.n_tests:,} columns"
@@ -216,11 +223,11 @@ def _columns_section(found: Any) -> Section:
         return Section(title, "", (Sentences((line,)),))
     figure = effects_figure(found.findings)
     sentences = Sentences(tuple(finding.sentence for finding in found.findings), "finding")
-    intro = "Columns whose relation with the label is not the same at every site, the strongest evidence first."
+    intro = "Columns whose effect on the label differs between sites, the strongest evidence first."
     return Section(title, intro, (sentences, figure) if figure is not None else (sentences,))
 
 
-def _data_section(found: Any) -> Section:
+def _data_section(found: Diagnosis) -> Section:
     sites = found.sites
     classes = tuple(sites[0].shares)
     shares = Shares(
@@ -234,17 +241,17 @@ def _data_section(found: Any) -> Section:
     return Section("4. Is the data sound?", intro, (*profile_blocks(found.profile, "site"), shares))
 
 
-def _remedy_section(found: Any, following: str) -> Section:
+def _remedy_section(found: Diagnosis, following: str) -> Section:
     # What to check first is said in the question before.
     said = [line for line in _advice_lines(found, following) if not line.startswith("Check the data first")]
     lines = Sentences((f"*{found.recommendation.sentence}*", *said), "finding")
     dots = tuple(Dot(r.name, "gain", r.gain.value, r.gain.low, r.gain.high) for r in found.remedies)
     figure = Dots(
-        "What each change would have brought at the sites left out",
+        "Gain of each change at the left-out sites",
         f"{found.loss_name} of the ordinary model minus that with the change; right of 0: better",
         dots,
-        "95% intervals, mean over sites. Recommended is the change of least effort that brings, for sure, at least "
-        "half of what the best one brings; rows of the new site are the greatest effort.",
+        "95% intervals, mean over sites. The simplest change with at least half of the largest gain is recommended; "
+        "collecting rows of the new site counts as the most effort.",
         place_title="change",
         reference=0.0,
     )
@@ -252,7 +259,7 @@ def _remedy_section(found: Any, following: str) -> Section:
         (r.name, r.gain, r.accuracy, f"{r.n_better} of {len(found.sites)}") for r in found.remedies
     ]
     table = Table(
-        "What each change would have brought, in numbers",
+        "Gain of each change, in numbers",
         ("change", f"gain of {found.loss_name}", "gain of accuracy", "sites better"),
         tuple(rows),
         n_keys=1,
@@ -260,6 +267,6 @@ def _remedy_section(found: Any, following: str) -> Section:
     return Section("5. What should I do?", "", (lines, figure, table))
 
 
-def _clinical_sections(found: Any) -> list[Section]:
+def _clinical_sections(found: Diagnosis) -> list[Section]:
     """Return what clinical studies report; nothing where there are no probabilities of two classes."""
     return [] if found.clinical is None else [clinical_section(found.clinical, "What clinical studies report")]

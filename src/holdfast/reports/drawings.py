@@ -1,4 +1,4 @@
-"""How each kind of figure is drawn: dots and bars, shares, pictures, curves, small drawings side by side, heat maps."""
+"""Draw figures: dots and bars, shares, pictures, curves, panels, heat maps."""
 
 from __future__ import annotations
 

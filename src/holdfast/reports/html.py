@@ -1,4 +1,4 @@
-"""A page as one HTML file: styles, script and figures are inside, nothing is loaded, what users wrote is text."""
+"""Write a page as one HTML file that loads nothing and escapes all text of users."""
 
 from __future__ import annotations
 

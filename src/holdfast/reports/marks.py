@@ -1,4 +1,4 @@
-"""Parts of SVG figures: elements, lines of text, ticks and their places. Every string is escaped."""
+"""Elements of SVG figures: text, ticks and scales; every string is escaped."""
 
 from __future__ import annotations
 

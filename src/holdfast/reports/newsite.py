@@ -1,4 +1,4 @@
-"""The page of `holdfast check`: the advice, then its reasons."""
+"""The page of `holdfast check`: the advice, then its reasons; and the course over several periods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.reports.values import Answer, Block, Cell, Dot, Dots, Page, Sectio
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
     "use": ("good", "The model can be used at this site"),
-    "unsure": ("caution", "The model can be used at this site, but make sure"),
+    "unsure": ("caution", "The model can be used at this site, but check its accuracy"),
     "adapt": ("caution", "The model should be adapted first"),
     "label": ("caution", "Some labels are needed first"),
     "do_not_use": ("bad", "The model cannot be used at this site yet"),
@@ -44,7 +44,8 @@ def _answer(found: SiteCheck, following: str) -> Answer:
             rows.append(("to expect at this site as it is", found.as_it_is))
         rows.append(("to expect at this site" + ", adapted" * (found.as_it_is is not None), found.forecast.value))
         rows.append(("between (95%)", range_text(found.forecast)))
-    numbers = Table("Accuracy", ("accuracy", "value"), tuple(rows), "The forecast uses no labels of the site.")
+    note = "" if found.forecast is None else "The forecast uses no labels of the site."
+    numbers = Table("Accuracy", ("accuracy", "value"), tuple(rows), note)
     return Answer(found.answer, signal, text, numbers, (*found.remarks, *run_next(following)))
 
 
@@ -66,27 +67,27 @@ def _unstable_section(found: SiteCheck) -> Section:
         return Section(
             "Unstable columns",
             "",
-            (Sentences(("Not asked: the model is not a stable classifier, or was recalibrated for a site.",)),),
+            (Sentences(("Not checked: the model is not a stable classifier, or was recalibrated for a site.",)),),
         )
-    blocks: list[Block] = [Sentences((found.adaptation.answer,))]
+    can = "The classifier can be adapted to these rows."  # nothing was changed yet
+    blocks: list[Block] = [Sentences((can if found.adaptation.adapted else found.adaptation.answer,))]
     if found.relations:
         sites = tuple(found.relations[0].known)[:10]
         rows = tuple(
             (r.name, r.weight, r.right, r.error, *(r.known.get(site) for site in sites)) for r in found.relations
         )
-        note = "The share of rows in which a column says what it said at the known sites, found without labels."
+        note = "Share of rows in which a column agrees with the label as at the known sites, estimated without labels."
         header = ("column", "weight", "right here", "standard error", *sites)
-        blocks.append(Table("What unstable columns say", header, rows, note, n_keys=1))
+        blocks.append(Table("Unstable columns at this site", header, rows, note, n_keys=1))
     return Section("Effects of unstable columns there", "Learned from these rows without labels.", tuple(blocks))
 
 
 def _predictions_section(found: SiteCheck) -> Section:
     rows = tuple(found.predicted.items())
-    note = "Forecast of the AUROC: " + ("unknown." if found.auroc != found.auroc else f"{found.auroc:.2f}.")
     return Section(
         "Predictions",
-        "What the model says about these rows.",
-        (Table("Share of each predicted class", ("class", "share"), rows, note, n_keys=1),),
+        "The model's predictions for these rows.",
+        (Table("Share of each predicted class", ("class", "share"), rows, n_keys=1),),
     )
 
 

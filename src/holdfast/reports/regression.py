@@ -1,4 +1,4 @@
-"""The page of `holdfast diagnose` about a model of numbers: the answer, RMSE by site, and what is pooled."""
+"""The page of `holdfast diagnose` for regression: the answer, RMSE by site, and pooled measures."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _figure(found: RegressionDiagnosis) -> Dots:
         dots.append(Dot("the next site (95%)", "RMSE", pooled.mean.value, next_site.low, next_site.high, forecast=True))
     rest = len(found.new.sites) - len(shown)
     note = f"The {len(shown)} largest of {len(found.new.sites)} sites." if rest else ""
-    title = "RMSE at each site, the model not having seen it"
+    title = "RMSE at each site when it is left out"
     return Dots(title, "with 95% intervals", tuple(dots), note, place_title="site")
 
 

@@ -1,4 +1,4 @@
-"""The page about a saved classifier of a table, alone or next to others on the same labeled rows."""
+"""The page about a saved classifier of a table, alone or compared with others."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from holdfast.reports.values import Block, Cell, Section, Sentences, Table
 
 Signal = tuple[Literal["good", "caution", "bad", "unknown"], str]  # color and badge of an answer
 OF_RULES: Mapping[str, Signal] = {  # rules of the advice that come before how the model does
-    "wrong_data": ("bad", "Mend the data first"),
+    "wrong_data": ("bad", "Correct the data first"),
     "tells_nothing": ("bad", "There is no model to keep"),
 }
 MOST_REMARKS = 6  # about columns that do not fit

@@ -1,4 +1,4 @@
-"""Figures as SVG, for the page in two widths and for files of their own."""
+"""Write figures as SVG, for pages and as files."""
 
 from __future__ import annotations
 

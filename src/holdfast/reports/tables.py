@@ -1,4 +1,4 @@
-"""Tables as Markdown, LaTeX and CSV, each escaped in its own way; all tables and figures of a page as files."""
+"""Write tables as Markdown, LaTeX and CSV, and all tables and figures of a page as files."""
 
 from __future__ import annotations
 

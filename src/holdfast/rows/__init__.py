@@ -1,1 +1,1 @@
-"""Rows on their way into `fit`: what holds them, how they are read and checked."""
+"""The rows that `fit` gets: kinds of containers, reading and checking."""

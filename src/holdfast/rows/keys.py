@@ -1,4 +1,4 @@
-"""A number for each row by what it contains, so that the order of the rows changes no answer."""
+"""Hash each row by its content, so that results do not depend on the order of rows."""
 
 from __future__ import annotations
 

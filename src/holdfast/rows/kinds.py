@@ -1,4 +1,4 @@
-"""What holds the rows: an array, a sparse matrix, a frame, texts, or what only networks read."""
+"""Kinds of row containers: array, sparse matrix, frame, texts, dict or Dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of memory maps, read where they are asked for, block by block."""
+"""Read rows of memory maps in blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that `fit` was handed, checked."""
+"""The checked arguments of `fit` as one value."""
 
 from __future__ import annotations
 
@@ -46,6 +46,11 @@ class TrainingRows:
         for number, environment in enumerate(self.environments):
             codes[environment.rows] = number
         return codes
+
+    @property
+    def site_rows(self) -> dict[str, Rows]:
+        """The rows of each environment, by its name."""
+        return {environment.name: environment.rows for environment in self.environments}
 
     @cached_property
     def row_keys(self) -> NDArray[np.uint64]:

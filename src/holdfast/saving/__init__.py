@@ -1,4 +1,4 @@
-"""Saved models, training checkpoints and records: written in one step, checked byte by byte, never unpickled."""
+"""Save and load models, training checkpoints and records. Files are checksummed, and nothing is unpickled."""
 
 from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
 from holdfast.saving.codec import allow

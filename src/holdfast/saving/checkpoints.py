@@ -1,4 +1,4 @@
-"""Training checkpoints: the state of a fit that was interrupted, and what has to be the same to continue bit by bit."""
+"""Training checkpoints: the state of an interrupted fit, and the versions it depends on."""
 
 from __future__ import annotations
 

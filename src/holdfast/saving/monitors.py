@@ -1,4 +1,4 @@
-"""Fits that can be killed and continued: a checkpoint after every epoch, found again by the next run."""
+"""Write a checkpoint after every epoch, and continue an interrupted fit from it."""
 
 from __future__ import annotations
 

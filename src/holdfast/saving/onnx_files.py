@@ -1,4 +1,4 @@
-"""ONNX files: kept only if they answer like the classifier that they were made of; networks are converted by torch."""
+"""Write ONNX files, after comparing their predictions with the classifier's; torch converts networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts that earlier versions wrote as skops files: read by the package skops, which is needed for nothing else."""
+"""Read parts that earlier versions wrote as skops files. This needs the package skops, and nothing else does."""
 
 from __future__ import annotations
 

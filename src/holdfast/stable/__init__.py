@@ -1,1 +1,1 @@
-"""The decision: which relations change between sites, and how much of them to use."""
+"""The decision: which relations change between sites, and how much of each effect to use."""

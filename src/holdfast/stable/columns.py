@@ -1,4 +1,4 @@
-"""What an audit looks at, as named columns of numbers: measurements, categories, words, attributes.
+"""Encode tables and texts as named columns of numbers for the audit and the decision.
 
 Numbers stay as they are, a category becomes one column `name=value` for each value (of two, for the rarer one), a text
 one column for each word and phrase (1 where it occurs). Attributes are columns that no judge saw.

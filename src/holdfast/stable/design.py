@@ -1,4 +1,4 @@
-"""What the model of the decision looks at: one number for each feature and row, and what the features predict.
+"""The inputs of the decision's model: one number for each feature and row, and predictions from other features.
 
 A feature is a number, a code with two values, a category, or a word. The working classifier is a linear discriminant
 with intercepts for each site, squares of the numbers, and five folds: it says how much each feature adds to the

@@ -1,4 +1,4 @@
-"""Directions instead of columns: combinations of columns whose effect differs between sites, for logistic regressions.
+"""Unstable combinations of columns, for logistic regressions.
 
 Columns can be mixed so that no single one is stable, while some combinations are. With d_e the difference of the class
 means at site e, in coordinates of unit variance within label and site (the effects of linear discriminant analysis),

@@ -1,9 +1,9 @@
-"""What the model found about one feature, as a value and as a sentence."""
+"""The finding about one feature, as a value and as a sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,24 +34,50 @@ OF_SEVERAL = {"part_of_mechanism": "other columns predict them, as they do when 
 class Finding:
     """One feature: whether its relation with the label changes between environments, and how.
 
-    Effects are log-odds of the label for one standard deviation of the feature; of a label that is a number, how much
-    it is larger.
+    Attributes
+    ----------
+    feature : str
+    probability : float
+        That its relation with the label changes between environments.
+    p_value : float
+        Of the test of equal effects, adjusted for the number of features.
+    reason : str
+        Why a relation that seems to differ is not said to change: a key of `REASONS`, or empty.
+    is_input : bool
+        False for an attribute that classifiers do not see.
+    label : str
+        The class that the effects are about.
+    effects, errors : mapping of str to float
+        Effect and standard error in each environment: log-odds of the label for one standard deviation of the feature.
+        For a label that is a number: how much larger it is.
+    mean, spread : float
+        Mean effect, and its standard deviation between environments without the sampling error.
+    low, high : float
+        Prediction interval for the effect at the next environment (80 %).
+    is_number : bool
+        Whether the label is a number.
+    level : str
+        Of a category with two values, the one that the effects are about.
+    has_direction : bool
+        Whether the effects are about larger values and one class. False for categories with several values, and for
+        labels with several classes: there a positive effect says that the feature predicts the label as usual.
     """
 
     feature: str
-    probability: float = 0.0  # that its relation with the label changes
-    p_value: float = 1.0  # of equal effects everywhere, adjusted for the number of features
-    reason: str = ""  # why a relation that seems to differ is not said to change, a key of `REASONS`
-    is_input: bool = True  # False for an attribute that classifiers do not see
-    label: str = ""  # the class that the effects are about
-    effects: Mapping[str, float] = field(default_factory=dict)  # by environment
-    errors: Mapping[str, float] = field(default_factory=dict)  # standard errors
+    probability: float = 0.0
+    p_value: float = 1.0
+    reason: str = ""
+    is_input: bool = True
+    label: str = ""
+    effects: Mapping[str, float] = field(default_factory=dict)
+    errors: Mapping[str, float] = field(default_factory=dict)
     mean: float = float("nan")
-    spread: float = float("nan")  # standard deviation between environments, noise taken out
-    low: float = float("nan")  # prediction interval for the next environment
+    spread: float = float("nan")
+    low: float = float("nan")
     high: float = float("nan")
-    is_number: bool = False  # whether the label is a number
-    level: str = ""  # of a category with two values the one that the effects are about
+    is_number: bool = False
+    level: str = ""
+    has_direction: bool = True
 
     @property
     def named(self) -> bool:
@@ -68,11 +94,17 @@ class Finding:
         if self.mean < 0:
             weakest, strongest = strongest, weakest
         what = f"{self.level!r}" if self.level else "a higher value"
+        hardly = abs(self.effects[weakest]) < min(
+            abs(self.effects[strongest]) / 4, 2 * self.errors.get(weakest, np.inf)
+        )
         raises = "raises" if self.mean >= 0 else "lowers"
         odds = self.label if self.is_number else f"the odds of {self.label}"
-        if self.effects[weakest] * self.effects[strongest] < 0:
+        if not self.has_direction:
+            less = "misleading" if self.effects[weakest] < 0 else "hardly seen" if hardly else "weaker"
+            how = f"it is strongest in {strongest}, and {less} in {weakest}"
+        elif self.effects[weakest] * self.effects[strongest] < 0:
             how = f"{what} {raises} {odds} in {strongest}, and does the opposite in {weakest}"
-        elif abs(self.effects[weakest]) < 0.25 * abs(self.effects[strongest]):
+        elif hardly:
             how = f"{what} {raises} {odds} in {strongest}, and hardly in {weakest}"
         else:
             how = f"{what} {raises} {odds}, more so in {strongest} than in {weakest}"
@@ -83,24 +115,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as plain values."""
-        return {
-            "feature": self.feature,
-            "named": self.named,
-            "probability": self.probability,
-            "p_value": self.p_value,
-            "reason": self.reason,
-            "is_input": self.is_input,
-            "label": self.label,
-            "level": self.level,
-            "is_number": self.is_number,
-            "effects": dict(self.effects),
-            "errors": dict(self.errors),
-            "mean": self.mean,
-            "spread": self.spread,
-            "low": self.low,
-            "high": self.high,
-            "sentence": self.sentence,
-        }
+        return {"feature": self.feature, "named": self.named, **asdict(self), "sentence": self.sentence}
 
 
 def find(
@@ -143,6 +158,7 @@ def find(
             float(mean - half),
             float(mean + half),
             level=columns.names[feature[0]].removeprefix(f"{name}=") if is_one_of_two else "",
+            has_direction=len(classes) == 2 and len(feature) == 1,
         )
     return found
 

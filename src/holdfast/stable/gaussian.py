@@ -1,4 +1,4 @@
-r"""The decision for a label that is a number: the same three hypotheses, with a normal likelihood.
+r"""The decision for regression: the same three hypotheses, with a normal likelihood.
 
 Let x be a feature, y the label and e the site.
 

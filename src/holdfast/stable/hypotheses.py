@@ -1,13 +1,13 @@
-r"""The model of the decision: three hypotheses about each feature, and the probability that its relation changes.
+r"""The model of the decision: three hypotheses about each feature, and the probability that its effect changes.
 
 Let x be a feature, y the label, e the site, and o the log-odds of y given the other features (out of fold).
 
 - **Mechanism (N)**: x is one part of what makes the label. Then the other features predict x among rows of one label
   and site, and how strongly x goes with y may vary with them.
-- **Label alone, stable (C)**: x depends on the label and on nothing else, with the same effect b at every site, in
-  standard deviations or in units of x. Rivals that look like a change and are none belong here: labels flipped in a
-  share v_e of the rows of a site, and an effect that depends on the row instead of the site (a bend of x, a product
-  with another feature).
+- **Label alone, stable (C)**: x depends on the label and on nothing else, with the same effect b at every site. Rivals
+  that look like a change and are none belong here: labels flipped in a share v_e of the rows of a site, covariate shift
+  (x is distributed differently, and the label given x has one slope), and an effect that depends on the row instead of
+  the site (a bend of x, a product with another feature).
 - **Label alone, changing (S)**: the same, with effects b_e ~ N(b, (rho b)^2).
 
 For C and S the likelihood of a site is
@@ -131,17 +131,11 @@ def _posterior(
         ]
         same, varies = _marginals(clean, grid)
         flipped, both = _marginals(either, grid)
-        units = _spreads_within(design, j)
-        in_units = _same_effect(
-            [_log_likelihood(site[0], grid[0] * unit, is_code) for site, unit in zip(sites, units, strict=True)], grid
-        )
         bent = same + _bend_evidence(design, j, others)
-        stable = [
-            np.log1p(-BENT) + np.log1p(-FLIPPED) + np.logaddexp(same, in_units) - np.log(2.0),
-            np.log1p(-BENT) + np.log(FLIPPED) + flipped,
-            np.log(BENT) + bent,
-        ]
         log_change = float(np.logaddexp(np.log1p(-FLIPPED) + varies, np.log(FLIPPED) + both))
+        alike = float(np.logaddexp(np.log1p(-FLIPPED) + same, np.log(FLIPPED) + flipped))
+        shifted = alike if is_code else log_change - _slope_evidence(design, j)
+        stable = [np.log1p(-BENT) + np.logaddexp(alike, shifted) - np.log(2.0), np.log(BENT) + bent]
         probability = _probability(log_change, float(_log_sum(np.array(stable))), mechanism, prior)
         change, noise, bend = varies - same, log_change - flipped, log_change - bent
     return Posterior(probability, effect, plain[:, 1], np.sqrt(plain[:, 2]), mechanism, change, noise, bend)
@@ -413,17 +407,6 @@ def _effect_grid(sites: Array) -> tuple[Array, Array]:
     return grid, np.log(np.maximum(np.gradient(grid), 1e-300))
 
 
-def _spreads_within(design: Design, j: int) -> Array:
-    """Return the standard deviations of a number within the labels of each site, over their mean; 1 for a code."""
-    if design.is_code[j]:
-        return np.ones(design.n_sites)
-    x = design.values[:, j]
-    within = (x - _cell_means(x[:, None], design.cells, design.weights)[:, 0]) ** 2
-    variances = _cell_means(within[:, None], design.sites, design.weights)[:, 0]
-    spreads = np.sqrt([variances[rows[0]] for rows in design.rows_of_sites])
-    return np.asarray(spreads / max(float(spreads.mean()), 1e-9))
-
-
 def _same_effect(sites: Sequence[Array], grid: tuple[Array, Array]) -> float:
     """Return the log-likelihood of one effect b at all sites, integrated over b."""
     return float(_log_sum(np.sum(sites, axis=0) + grid[1]))
@@ -452,6 +435,27 @@ def _log_sum(values: Array) -> Array:
     """Return the logarithm of the sum of exponentials along the first axis; scipy's takes much longer to begin."""
     highest = values.max(axis=0)
     return np.asarray(highest + np.log(np.exp(values - highest).sum(axis=0)))
+
+
+def _slope_evidence(design: Design, j: int) -> float:
+    """Return the log Bayes factor of slopes that differ between sites against one slope, of the label given x.
+
+    Where x is distributed differently and the label given x is not (covariate shift), the distributions of x given the
+    label differ, and the slopes do not. x is the number, or what it adds to the log-odds if that predicts better.
+    """
+    site = np.eye(design.n_sites)[design.sites]
+    target, precision = design.label.astype(float), np.full(design.n_sites + 1, 1e-2)
+    columns = [_scaled_column(values[:, j])[:, None] for values in (design.values, design.parts)]
+    fits = [fit_logistic(np.hstack([site, x]), target, precision, weights=design.weights) for x in columns]
+    one, x = max(zip(fits, columns, strict=True), key=lambda pair: pair[0].log_evidence)
+    slope = max(abs(float(one.coefficients[-1])), 1e-2)
+    start = np.concatenate([one.coefficients, np.zeros(design.n_sites)])
+    found = []
+    for rho in SPREADS:
+        both = np.concatenate([precision, np.full(design.n_sites, (rho * slope) ** -2)])
+        matrix = np.hstack([site, x, site * x])
+        found.append(fit_logistic(matrix, target, both, weights=design.weights, start=start).log_evidence)
+    return float(_log_sum(np.array(found)) - np.log(len(found)) - one.log_evidence)
 
 
 def _bend_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:

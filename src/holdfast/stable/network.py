@@ -1,7 +1,7 @@
-r"""Does a network rely on something that changes between sites? The decision for inputs without columns.
+r"""The decision for inputs without columns: does a network rely on something that differs between sites.
 
 Two classifiers of all sites are asked about every row out of fold: the ordinary one, with the log-odds f, and a stable
-one, with the log-odds g: the ordinary one, trained further on the halves of Predict then Interpolate. At each site e
+one, with the log-odds g: Predict then Interpolate, whose network goes on from the ordinary one. At each site e
 
     logit P(y = c | x, e) = a_ec + alpha_e f_c + beta_e g_c,    labels wrong in a share v_e.
 
@@ -10,8 +10,9 @@ Label shift is in a_ec, calibration and other ranges are in t_e, noisier labels 
 h = f - gamma g, what f has beyond g, varies between sites with the standard deviation tau. The posterior probability P
 of the latter follows from Bayes' rule.
 
-With P below 1/2 the ordinary classifier is kept. Else the classifier is softmax(w_f f + w_g g) with the weights, at
-least zero, of least log loss on rows that are weighted as at the next site: h predicts the label in the share
+With P below 1/2 the ordinary classifier is kept. Else g may also be PI trained anew, if that is better where h has
+vanished, and the classifier is softmax(w_f f + w_g g) with the weights, at least zero, of least log loss on rows that
+are weighted as at the next site: h predicts the label in the share
 
     q = 1/K + (p - 1/K) max(0, 1 - 2 caution P)
 
@@ -23,7 +24,8 @@ Nothing here knows what a network is: scores go in, a decision comes out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -58,6 +60,7 @@ class SiteFit:
     covariance: Array  # (n_parts, n_parts)
     offsets: Array  # (n_classes,) sum zero
     noise: float  # share of labels that are drawn at random
+    loss: float  # minus the log likelihood
 
 
 def fit_site(
@@ -112,7 +115,7 @@ def fit_site(
         covariance = np.linalg.pinv((bend + bend.T) / 2, rcond=1e-10)[:n_parts, :n_parts]
     offsets = found[n_parts : n_parts + n_classes]
     share = float(MOST_NOISE * special.expit(found[-1])) if with_noise else 0.0
-    return SiteFit(found[:n_parts], covariance, offsets - offsets.mean(), share)
+    return SiteFit(found[:n_parts], covariance, offsets - offsets.mean(), share, loss(found, with_noise)[0])
 
 
 @dataclass(frozen=True)
@@ -241,8 +244,7 @@ class NetworkFinding:
     kept : float
         Share of what the ordinary network has beyond the stable one that is used.
     stable_price : Interval
-        Accuracy that the stable network loses at known sites: PI's where something is unstable, else that of the
-        network that the ordinary one was compared with, which was trained on PI's halves for a quarter of the steps.
+        Accuracy that the stable network, which the ordinary one was compared with, loses at known sites.
     readable : float
         How well the site can be read off the input: 0 as by chance, 1 always. NaN where it was not looked at.
     """
@@ -358,12 +360,33 @@ class NetworkRows:
         probability = self.evidence.probability
         if caution == 0 or not self.has_evidence:
             return 1.0, 0.0
-        counts = self.reweighted(self.share(caution, probability))
-        counts = counts if self.counts is None else counts * self.counts
-        found = fit_site([self.ordinary, self.stable], self.y, counts, noise=False, curvature=False).weights
-        if found[0] <= 0:
-            return 0.0, 1.0
-        return (1.0, 0.0) if found[1] <= 0 else (float(found[0]), float(found[1]))
+        return self._mix(self.stable, self.share(caution, probability))[0]
+
+    def _mix(self, stable: Array, share: float) -> tuple[tuple[float, float], float]:
+        """Return the weights, at least zero, of least log loss where h predicts the label in a share, and that loss."""
+        counts = self._counted(share)
+        fit = partial(fit_site, y=self.y, counts=counts, noise=False, curvature=False)
+        found = fit([self.ordinary, stable])
+        if found.weights[0] <= 0:
+            return (0.0, 1.0), fit([stable]).loss
+        if found.weights[1] <= 0:
+            return (1.0, 0.0), fit([self.ordinary]).loss
+        return (float(found.weights[0]), float(found.weights[1])), found.loss
+
+    def choose(self, stable: Array) -> tuple[bool, NetworkRows]:
+        """Return whether a mixture with another stable classifier is better where h has vanished, and its rows.
+
+        The evidence is that of the first one.
+        """
+        share = self.share(0.5)
+        if self._mix(stable, share)[1] >= self._mix(self.stable, share)[1]:
+            return False, self
+        return True, replace(self, stable=stable, found=self.evidence)
+
+    def _counted(self, share: float | None) -> Array:
+        """Return how many rows each row stands for: now, or where h predicts the label in another share."""
+        counts = np.ones(len(self.y)) if share is None else self.reweighted(share)
+        return counts if self.counts is None else counts * self.counts
 
     def kept(self, weights: tuple[float, float]) -> float:
         """Return the share of what the ordinary classifier has beyond the stable one that a mixture uses."""
@@ -384,8 +407,7 @@ class NetworkRows:
     def accuracies(self, weights: tuple[float, float], share: float | None = None) -> Array:
         """Return the accuracy of a mixture at each site: now, or where h predicts the label in another share."""
         right = self.mixed(weights).argmax(axis=1) == self.y
-        counts = np.ones(len(self.y)) if share is None else self.reweighted(share)
-        counts = counts if self.counts is None else counts * self.counts
+        counts = self._counted(share)
         return np.asarray(np.bincount(self.sites, counts * right) / np.bincount(self.sites, counts))
 
     def compare(self, weights: tuple[float, float], share: float | None = None) -> Accuracy:

@@ -1,4 +1,4 @@
-"""How an answer looks in a notebook: a sentence, its reasons, and a small table; everything in it is escaped."""
+"""How results look in notebooks: a sentence, its reasons, and a small table."""
 
 from __future__ import annotations
 

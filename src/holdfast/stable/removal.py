@@ -1,4 +1,4 @@
-"""Tables without some of their columns: what a classifier sees when it must not use them.
+"""Remove, shuffle or exchange columns, and mix classifiers that see different columns.
 
 A removed column is held constant, so that any estimator, also one that chooses columns by name, still finds it. Words
 are taken out of texts. The same columns can be shuffled, for the question what happens when their relation with the
@@ -18,10 +18,11 @@ import narwhals as nw
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 
 from holdfast.environments import Rows, take_rows
 from holdfast.fitting.calibration import Calibration, class_scores
+from holdfast.fitting.estimators import FittedClassifier, FittedParts
 from holdfast.rows.kinds import is_frame, is_sparse, is_text
 from holdfast.rows.training import TrainingRows
 
@@ -164,41 +165,22 @@ def _words_in(text: str, words: tuple[str, ...]) -> list[str]:
     return [word for word in split_words(text) if word in words]
 
 
-class MixedClassifier(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class MixedClassifier(FittedClassifier):
     """Fitted classifiers over class codes whose log-odds are added with weights.
 
     The first sees all columns; each of the others does without some. A weight of one on the first is that classifier.
-
-    Parameters
-    ----------
-    estimators : list of fitted classifiers
-    removals : list of Removal
-        What each of them does not see.
-    weights : sequence of float
-        They sum to one.
-    calibration : Calibration
-        From the mixed scores to probabilities.
     """
 
-    def __init__(
-        self, estimators: list[Any], removals: list[Removal], weights: Sequence[float], calibration: Calibration
-    ) -> None:
-        self.estimators = estimators
-        self.removals = removals
-        self.weights = weights
-        self.calibration = calibration
+    estimators: list[Any]  # fitted
+    removals: list[Removal]  # what each of them does not see
+    weights: Sequence[float]  # they sum to one
+    calibration: Calibration  # from the mixed scores to probabilities
 
     @property
     def classes_(self) -> NDArray[np.intp]:
         """The codes."""
         return np.arange(len(self.calibration.offsets))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def fit(self, X: Any, y: Any) -> MixedClassifier:
-        """Return self: the parts are fitted already."""
-        return self
 
     def predict_proba(self, X: Any) -> Array:
         """Return calibrated probabilities, (n_rows, n_classes)."""
@@ -209,34 +191,14 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         ]
         return self.calibration.probabilities(mix_scores(parts, self.weights))
 
-    def predict(self, X: Any) -> NDArray[np.intp]:
-        """Return the most probable codes."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1))
 
+@dataclass(eq=False, repr=False)
+class MixedRegressor(RegressorMixin, FittedParts):
+    """Fitted regressors whose predictions are added with weights; each but the first does without some columns."""
 
-class MixedRegressor(RegressorMixin, BaseEstimator):
-    """Fitted regressors whose predictions are added with weights; each but the first does without some columns.
-
-    Parameters
-    ----------
-    estimators : list of fitted regressors
-    removals : list of Removal
-        What each of them does not see.
-    weights : sequence of float
-        They sum to one.
-    """
-
-    def __init__(self, estimators: list[Any], removals: list[Removal], weights: Sequence[float]) -> None:
-        self.estimators = estimators
-        self.removals = removals
-        self.weights = weights
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def fit(self, X: Any, y: Any) -> MixedRegressor:
-        """Return self: the parts are fitted already."""
-        return self
+    estimators: list[Any]  # fitted
+    removals: list[Removal]  # what each of them does not see
+    weights: Sequence[float]  # they sum to one
 
     def predict(self, X: Any) -> Array:
         """Return predictions, (n_rows,)."""

@@ -1,4 +1,4 @@
-"""What if: how accurate classifiers are now, if unstable columns no longer predict the label, and if they reverse.
+"""What if: accuracy as it is, if the effects of unstable columns vanish, and if they reverse.
 
 Every answer is out of fold. For "vanishes" the columns are shuffled inside each environment; for "reverses" every row
 gets the columns of a row with another label of its environment.

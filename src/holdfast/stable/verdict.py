@@ -1,9 +1,9 @@
-"""The verdict: what was fitted, why, what it costs and what it saves, as values and in words."""
+"""The verdict: what was fitted, why, what it costs and what it saves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from holdfast.environments import listed
@@ -247,21 +247,10 @@ class Verdict:
         """Return the verdict as plain values."""
         return {
             "text": str(self),
-            "fitted": self.fitted,
+            **asdict(self),
             "columns": [{**finding.to_dict(), "kept": self.kept[finding.feature]} for finding in self.columns],
-            "kept": dict(self.kept),
             "posterior": self.posterior,
             "reasons": self.reasons,
-            "price": self.price.to_dict(),
-            "known": vars(self.known),
-            "vanished": vars(self.vanished),
-            "reversed": vars(self.reversed),
-            "forecast": self.forecast.to_dict(),
-            "by_environment": {name: vars(accuracy) for name, accuracy in self.by_environment.items()},
-            "chance": self.chance,
-            "n_tests": self.n_tests,
-            "auroc": {question: vars(areas) for question, areas in self.auroc.items()},
-            "caution": self.caution,
             "network": None if self.network is None else self.network.to_dict(),
         }
 
@@ -315,10 +304,6 @@ class RegressionVerdict(Verdict):
     @property
     def _forecast(self) -> str:
         return f"Expect an RMSE of {self.forecast.low:.3g} to {self.forecast.high:.3g} at a new site."
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the verdict as plain values."""
-        return {**super().to_dict(), "rmse": {question: vars(errors) for question, errors in self.rmse.items()}}
 
 
 def verdict_of(fitted: Any) -> Verdict | None:

@@ -1,1 +1,1 @@
-"""Tables in files and data frames: reading, preprocessing, fitting, evaluating and comparing classifiers."""
+"""Tables in files and data frames: read, preprocess, fit, evaluate and compare."""

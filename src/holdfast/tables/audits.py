@@ -1,4 +1,4 @@
-"""The audit of a table: its columns, the words of its texts, its attributes, and what classifiers rely on."""
+"""Audit a table, and measure what classifiers of it rely on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model card: a page of Markdown beside a saved classifier, for those who did not fit it."""
+"""The model card: a Markdown page that is saved beside a classifier."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _lines(model: TableClassifier) -> Iterator[str]:
     yield ""
     yield f"- Predicts `{_plain(roles.label)}`: {_plain(listed(list(map(str, model.classes_)), most=10))}."
     yield f"- Method `{names['method']}` with `{names['estimator']}`; features: {counts}."
-    yield f"- Sites: {_plain(listed(list(roles.environments)))}."
+    yield f"- Site column: {_plain(listed([f'`{name}`' for name in roles.environments]))}."
     if model.recalibration_ is not None:
         yield f"- {model.recalibration_}"
     if model.adaptation_ is not None:

@@ -1,4 +1,4 @@
-"""Checks of the rows of a table, before anything is fitted."""
+"""Run the checks of the data on the rows of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A classifier of a table: which columns it uses, their preprocessing, and the method; what `holdfast fit` saves."""
+"""`TableClassifier`: columns, preprocessing and a method in one object, as `holdfast fit` saves it."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False, repr=False)
 class TableClassifier(TableModel):
-    """Fit a method on a table in a file or a data frame: what `holdfast fit` does.
+    """Fit a method on a table in a file or a data frame, like `holdfast fit`.
 
-    Columns that are neither label, environment nor dropped are features. Numbers are scaled; missing ones become the
-    median, with a column that says so; texts are levels; dates become days, month and weekday
+    All columns except label, environment and dropped ones are features. Numbers are scaled. Missing numbers become the
+    median, and an indicator column marks them. Texts are categories. Dates become days, month and weekday
     (`holdfast.tables.preprocessing`).
 
     Parameters
@@ -60,33 +60,33 @@ class TableClassifier(TableModel):
     label : str
         Column with the class.
     environment : str or sequence of str
-        Column that says where a row came from (hospital, site, year). Several columns are crossed.
+        Column with the environment of each row (hospital, site, year). Several columns are combined.
     estimator : str or scikit-learn classifier, default="logistic"
-        Inside the method: a name in `holdfast.estimators.named.ESTIMATORS`, or a classifier.
+        The classifier inside the method, or its name in `holdfast.estimators.named.ESTIMATORS`.
     method : str, default="stable"
         A name in `holdfast.estimators.methods.METHODS`.
     method_options : dict, optional
         Parameters of the method.
     environment_by : {"year", "quarter", "month", "day"}, optional
-        How to cut an environment column of dates.
+        Period that groups an environment column of dates.
     drop, text, categorical : str or sequence of str
-        Columns to leave out; whose words are used; of numbers that are levels, not amounts.
+        Columns to leave out; text columns to split into words; columns of numbers that are codes of categories.
     missing : str or sequence of str
-        Texts that mean a missing value, such as "?", when it is fitted and when it predicts.
+        Texts that mean a missing value, such as "?", in training and in prediction.
     scale : str or sequence of str
-        Conversions of units, such as "creatinine@Lyon=1/88.4": numbers of the column are multiplied at that site, when
-        it is fitted and when it predicts. "=1/1.8-32/1.8" also adds an offset; without "@" it is about all rows.
+        Conversions of units, such as "creatinine@Lyon=1/88.4", in training and in prediction: the values of the column
+        are multiplied at that site, or at all sites without "@". "=1/1.8-32/1.8" also adds an offset.
     missing_labels : {"stop", "drop"}, default="stop"
-        Rows without a label or an environment are refused, or left out when it is fitted.
+        Training rows without a label or an environment are an error, or are left out.
     weight : str, optional
-        Column that says how much each row counts when it is fitted; it is no feature.
+        Column of row weights. It is not used as a feature.
     subjects : str, optional
-        Column that says which rows belong together, such as the visits of one patient. They share a fold, and the
-        stable method counts them as one row. It is no feature.
+        Column with the patient of each row, or another unit. Rows of one patient share a fold, and the stable method
+        counts them as one row. The column is not used as a feature.
     random_state : int, default=0
-        Makes the fit repeatable.
+        Seed of the fit.
     n_jobs : int, optional
-        Fits that run at the same time.
+        Number of fits that run at the same time.
 
     Attributes
     ----------
@@ -96,13 +96,13 @@ class TableClassifier(TableModel):
         What each column is.
     classes_ : ndarray
     doubts_ : tuple of str
-        What is wrong with the rows that it was fitted on, in sentences: a check says so before anything else.
+        Problems of the training rows, as sentences. `check` reports them first.
     notes_ : tuple of str
-        What was left out or guessed when the table was read.
+        What was left out or detected when the table was read.
     warnings_ : tuple of str or None
-        What was warned of while fitting; None for a saved model that does not say.
+        Warnings of the fit; None for a saved model that has no record of them.
     verdict_
-        The method's verdict, where it has one.
+        The verdict, for methods that have one.
 
     Examples
     --------
@@ -537,7 +537,7 @@ class TableClassifier(TableModel):
         super()._check_kind(folder, extra)
         if extra.get("task") == "regression":
             raise SavedModelError(
-                f"{folder} is a model of numbers. 'holdfast predict' and 'holdfast evaluate' take it, and "
+                f"{folder} is a regression model. Use 'holdfast predict' and 'holdfast evaluate', or load it with "
                 "holdfast.tables.regression.TableRegressor.load."
             )
 
@@ -596,7 +596,7 @@ def check(model: str | os.PathLike[str] | TableClassifier | StableClassifier, ro
     model : path, TableClassifier or StableClassifier
         A fitted classifier, or the folder of a saved `TableClassifier`.
     rows : path or data frame, for a StableClassifier what its `predict` takes
-        100 rows or more are a good number. A label column is ignored.
+        At least 30 rows, better 100. A label column is ignored.
 
     Examples
     --------

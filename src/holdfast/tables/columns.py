@@ -1,4 +1,4 @@
-"""Columns of Arrow and of foreign frames as plain pandas columns, and texts in them that mean a missing value."""
+"""Convert columns of Arrow and of other frames to plain pandas columns, with missing values."""
 
 from __future__ import annotations
 

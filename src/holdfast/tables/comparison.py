@@ -1,17 +1,16 @@
-"""Which method for my data: every applicable method with the same estimator, scored where it was not fitted.
+"""Compare methods: every method with the same estimator, scored at environments left out.
 
-With three or more environments each is left out in turn, and a method is scored there. With two there is no third to
-leave out; rows are then held out inside both, and a method's score is its accuracy in the worst half that the
-environments' classifiers cut of the held-out rows. That is a proxy: methods that minimize the risk of such halves (PI's
-worst case) have an advantage by construction, and with noisy labels the mistaken halves favor classifiers that know
-little. No test data is looked at in either case.
+With three or more environments, each is left out in turn, and the methods are scored there. With two, no third one can
+be left out. Then rows of both are held out, and the classifiers of the environments cut them into halves. The score of
+a method is its accuracy in the worst half. This score is a proxy. It favors methods that minimize the risk of the worst
+half, such as PI. With noisy labels it favors classifiers that know little. No test data is used in either case.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,18 +53,17 @@ if TYPE_CHECKING:
 
 REMARKED = (IdenticalEnvironmentsWarning, PrevalenceWarning, SolverWarning)  # what concerns the choice of a method
 N_FOLDS = 2  # with two environments: how often rows are held out
+GAIN = {"value": "", "low": "_low", "high": "_high"}  # name in JSON -> how the name of the attribute ends
 MOST_ENVIRONMENTS = 100  # each is left out once, for every method
 LEFT_OUT = "each environment left out in turn"
-HELD_OUT = "rows held out in both environments, cut into halves by the other's classifier"
+HELD_OUT = "rows held out in both environments, divided into halves by the other environment's classifier"
 SCOPE = (
-    "Leaving environments out shows how a method does at places that differ from one another as much as these do. It "
-    "cannot show what happens at a place that differs more, for example where a correlation reverses that holds in all "
-    "of these."
+    "The ranking is about environments that differ from these as much as these differ from one another. It does not "
+    "show what happens if the next one differs more, for example if a correlation reverses that holds in all of these."
 )
 CAVEAT = (
-    "With two environments no unseen one can be tried. The halves are cut as inside pi, which favors methods that "
-    "minimize the risk of the worst half by construction: take this ranking as a hint, and rows of a third environment "
-    "as the answer."
+    "This ranking is only a hint, because with two environments none can be left out. The halves are those of pi, "
+    "which favors pi by construction. To be sure, collect rows of a third environment."
 )
 
 
@@ -80,6 +78,15 @@ class Comparison:
     recommendation: str  # one sentence with its evidence
     caveat: str = ""  # what the ranking cannot show
     verdict: Verdict | None = None  # of `stable` fitted on all rows, with its stress test; None where it took no part
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        methods = [asdict(score) for score in self.scores]
+        for method in methods:
+            method["gain"] = {name: method.pop(f"gain{end}") for name, end in GAIN.items()}
+        verdict = None if self.verdict is None else self.verdict.to_dict()
+        given = {name: value for name, value in vars(self).items() if name != "scores"}
+        return {**given, "methods": methods, "verdict": verdict}
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each method."""
@@ -143,7 +150,7 @@ def compare_methods(
     n_jobs: int | None = None,
     random_state: RandomState = 0,
 ) -> Comparison:
-    """Fit every applicable method and rank them by environments (or halves) that they have not seen.
+    """Fit every applicable method and rank them by their scores in environments (or halves) that they have not seen.
 
     Parameters
     ----------
@@ -152,15 +159,15 @@ def compare_methods(
     environments : labels of shape (n_rows,)
         At least two different ones.
     estimator : scikit-learn classifier, NeuralClassifier or None
-        Inside every method, so that all have the same budget.
+        The estimator inside every method, so that all methods have the same budget.
     methods : mapping of name to estimator, sequence of names, or None
-        None: all that the estimator allows; IRM, V-REx and RGM need a network, the oracle an attribute. An estimator
-        may be a pipeline that ends in a method.
+        None: all methods that the estimator allows. IRM, V-REx and RGM need a network, the oracle an attribute. An
+        estimator may be a Pipeline that ends in a method.
     metric : {"accuracy", "worst", "balanced_accuracy", "auroc", "log_loss", "brier"}, optional
-        What ranks the methods: the mean over the environments left out, or the lowest accuracy among them. By default
-        the accuracy, and with two environments the accuracy in the worst half.
+        The score that ranks the methods: its mean over the left-out environments, or the lowest accuracy ("worst"). By
+        default the accuracy, and with two environments the accuracy in the worst half.
     n_jobs : int, optional
-        Fits that run at the same time.
+        Number of fits that run at the same time.
     random_state : int or None
 
     Returns
@@ -419,7 +426,7 @@ def _fit(estimator: Any, X: Any, y: NDArray[Any], environments: Any) -> Any:
     return estimator.fit(X, y, environments=environments)
 
 
-def _remarks(caught: Sequence[warnings.WarningMessage], verdict: Any) -> list[tuple[str, str]]:
+def _remarks(caught: Sequence[warnings.WarningMessage], verdict: Verdict | None) -> list[tuple[str, str]]:
     """Return kind and text of a verdict and of our own warnings, and pass the others on."""
     ours = [entry for entry in caught if issubclass(entry.category, HoldfastWarning)]
     for entry in caught:
@@ -451,14 +458,14 @@ def _recommend(scores: Sequence[MethodScore], ranked_by: str, n_environments: in
     by_half = n_environments == 2 and ranked_by == "worst"
     if best.method == "erm" or (not by_half and not best.gain_low > 0):
         others = [score for score in scores if score.method != "erm" and score.problem is None]
-        reason = f"no method is better beyond its 95 % interval over {n_environments} environments"
+        reason = f"no other method is significantly better at the 5 % level over {n_environments} environments"
         rival = f"; the best other method, {others[0].method}, gains {_in_words(others[0])}" if others else ""
         return "erm", f"Stay with erm: {reason}{rival}."
     where = "the worst held-out half" if by_half else "unseen environments"
     what = "accuracy" if by_half else METRICS[ranked_by]
     values = [score.metrics[ranked_by] for score in (best, erm)]
     return best.method, (
-        f"Use {best.method}: its {what} in {where} is {values[0]:.3f} where erm has {values[1]:.3f} "
+        f"Use {best.method}: its {what} in {where} is {values[0]:.3f}, that of erm is {values[1]:.3f} "
         f"({'mean ' * (ranked_by == 'worst')}gain {_in_words(best)}, {n_environments} environments)."
     )
 

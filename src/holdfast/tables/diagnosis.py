@@ -1,4 +1,4 @@
-"""Does a model break at a site it has not seen, why, because of which columns, is the data sound, and what to do.
+"""`holdfast.diagnose`: does a model fail at a new site, why, and what to do.
 
 Each site is left out in turn, and an ordinary model is fitted on the others. Its scores at the site left out are
 compared with those of a model that has seen rows of that site too, on the same rows, and with its own scores at the
@@ -73,16 +73,16 @@ def diagnose(
     environments : labels of shape (n_rows,)
         The site of each row; at least two different ones.
     estimator : str or scikit-learn classifier
-        A name such as "boosting" (see `holdfast fit --help`), or a classifier of numbers.
+        A name such as "boosting" (see `holdfast fit --help`), or a classifier that takes numeric arrays.
     threshold : float, optional
-        Risk from which on somebody is treated, for the net benefit; by default the share of events.
+        Rows with this risk or more are treated, for the net benefit; by default the share of events.
     sample_weight : array of shape (n_rows,), optional
         How much each row counts, in fits and in measures.
     n_jobs : int, optional
-        Fits that run at the same time.
+        Number of fits that run at the same time.
     random_state : int or None
     progress : callable
-        Called when a fit begins: with what it is for, the number of fits before it, and about how many there will be.
+        Called at the start of each fit with its purpose, the number of earlier fits, and the expected total.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""How good a classifier of a table is: by environment, by attribute, and against another classifier."""
+"""Evaluate a classifier of a table: by environment, by attribute, and against another classifier."""
 
 from __future__ import annotations
 
@@ -140,16 +140,16 @@ class Evaluation:
 
     def __str__(self) -> str:
         accuracy, n_rows = self.overall.accuracy, self.overall.accuracy.n_rows
-        answer = f"The classifier is right for {accuracy.value:.1%} of {n_rows:,} rows"
+        answer = f"The accuracy is {accuracy.value:.1%} on {n_rows:,} rows"
         most = max(self.overall.shares.values(), default=0.0)
         if (most >= RARE or accuracy.value <= most) and not np.isnan(self.overall.auroc):
             answer += f", where {most:.1%} have the same label; its AUROC is {self.overall.auroc:.3f}"
         if len(self.environments) > 1:
             worst = min(self.environments, key=lambda scores: scores.accuracy.value)
             place = f"{worst.name} ({'known' if worst.known else 'new'})"
-            answer += f"; the lowest accuracy is {worst.accuracy.value:.1%}, in {place}"
+            answer += f"; it is lowest in {place}, {worst.accuracy.value:.1%}"
         if self.comparison is not None:
-            answer += f". Compared with {self.comparison.baseline['method']} it "
+            answer += f". Compared with {self.comparison.baseline['method']}, the classifier "
             parts = [
                 f"{_more(score.value)} at {kind} environments"
                 for kind, score in (("known", self.comparison.known), ("new", self.comparison.new))
@@ -262,7 +262,7 @@ def evaluate(
         None if baseline is None else compare(rows, answers, baseline),
         (
             *rows.notes,
-            *(f"the classifier was not fitted on the label {label!r}: its rows count as mistaken" for label in unseen),
+            *(f"the classifier was not fitted on the label {label!r}: its rows count as errors" for label in unseen),
         ),
         _clinical(rows, answers, chosen, threshold),
     )

@@ -1,4 +1,4 @@
-"""What each method answered about rows that it had not seen, and its scores by environment or half, against ERM too."""
+"""Scores of compared methods on rows that they were not fitted on, and their gain over ERM."""
 
 from __future__ import annotations
 

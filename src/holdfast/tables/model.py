@@ -1,4 +1,4 @@
-"""What classifiers and regressors of a table share: its columns, their preprocessing, a fitted method, files."""
+"""`TableModel`: what classifiers and regressors of a table share."""
 
 from __future__ import annotations
 
@@ -120,6 +120,10 @@ class TableModel(BaseEstimator):
         parts = [part.labels for part in self.predict_chunks(table)]
         return np.concatenate(parts) if parts else self._nothing()
 
+    def _count(self, labels: NDArray[Any]) -> Mapping[str, int]:
+        """Return how many rows were given each label."""
+        return Counter(map(str, labels))
+
     def _nothing(self) -> NDArray[Any]:
         """Return the answer about a table without rows."""
         return np.empty(0)
@@ -146,7 +150,7 @@ class TableModel(BaseEstimator):
         Returns
         -------
         Counter
-            How many rows were given each label.
+            How many rows were given each label; of a regressor, how many rows there are, under "".
         """
         import pandas as pd
 
@@ -163,7 +167,7 @@ class TableModel(BaseEstimator):
                 if part.probabilities is not None:
                     frame = pd.concat([frame, pd.DataFrame(part.probabilities, columns=names)], axis=1)
                 writer.write(pd.concat([part.kept.reset_index(drop=True), frame], axis=1))
-                counts.update(map(str, part.labels))
+                counts.update(self._count(part.labels))
             if not writer.n_rows:
                 writer.write(pd.DataFrame(columns=[*keep, "prediction", *names]))
         return counts

@@ -1,4 +1,4 @@
-"""Check a model period by period: the files of a folder, or a table that is cut by a column of dates."""
+"""Check a model in each period: the files of a folder, or a table cut by a column of dates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the plain features of a table to the matrix a classifier takes.
+"""Preprocess the features of a table into the matrix that an estimator takes.
 
 XGBoost, LightGBM and CatBoost get missing numbers and categories as they are (`NativeColumns`). Every other classifier
 gets a matrix:

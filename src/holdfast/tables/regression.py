@@ -1,4 +1,4 @@
-"""Regression: a regressor of a table, its evaluation by site, and the diagnosis of sites left out."""
+"""`TableRegressor`: fit, evaluate and diagnose a regression model of a table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from holdfast.tables.files import TableLike, TableSource
 from holdfast.tables.model import TableModel, refuse_options
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, with_preprocessing
 from holdfast.tables.roles import TableRows, read_numbers, read_rows
+
+if TYPE_CHECKING:
+    from holdfast.tables.classifier import TableClassifier
 
 METHODS: Mapping[str, type[StableRegressor | PIRegressor] | None] = MappingProxyType(
     {"stable": StableRegressor, "erm": None, "pi": PIRegressor}  # None: the estimator alone
@@ -196,13 +199,16 @@ class TableRegressor(RegressorMixin, TableModel):
         report = regression_report(y, predicted, sites)
         return RegressionEvaluation(self.names, roles.label, report, known, r2, float(np.sqrt(mse)))
 
+    def _count(self, labels: NDArray[Any]) -> Mapping[str, int]:
+        return {"": len(labels)}  # nearly every row has a number of its own
+
     def _extra(self) -> dict[str, Any]:
         return {**super()._extra(), "task": self._task}
 
     @classmethod
     def _check_kind(cls, folder: str | os.PathLike[str], extra: Mapping[str, Any]) -> None:
         if not is_regression(extra):
-            raise SavedModelError(f"{folder} is not a model of numbers. Load it with TableClassifier.load.")
+            raise SavedModelError(f"{folder} is not a regression model. Load it with TableClassifier.load.")
 
 
 def is_regression(extra: Mapping[str, Any]) -> bool:
@@ -210,11 +216,12 @@ def is_regression(extra: Mapping[str, Any]) -> bool:
     return extra.get("task") == "regression"
 
 
-def holds_regressor(folder: str | os.PathLike[str]) -> bool:
-    """Return whether a folder contains a saved `TableRegressor`."""
+def load_model(folder: str | os.PathLike[str]) -> TableClassifier | TableRegressor:
+    """Load the saved classifier or regressor of a table."""
     from holdfast.saving import read_manifest
+    from holdfast.tables.classifier import TableClassifier
 
-    return is_regression(read_manifest(folder)["extra"])
+    return (TableRegressor if is_regression(read_manifest(folder)["extra"]) else TableClassifier).load(folder)
 
 
 def _make_regressor(estimator: Any) -> Any:

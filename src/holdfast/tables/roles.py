@@ -1,4 +1,4 @@
-"""What each column of a table is, as the user says it, and the rows read accordingly: labels, environments, weights."""
+"""Roles of columns (label, environment, features, weight, subjects), and reading rows by them."""
 
 from __future__ import annotations
 
@@ -195,15 +195,11 @@ class TableRows:
 
     def take(self, rows: Rows) -> TableRows:
         """Return some of the rows."""
-        return replace(
-            self,
-            features=self.features.iloc[rows],
-            y=self.y[rows],
-            environments=self.environments[rows],
-            attributes=None if self.attributes is None else self.attributes.iloc[rows],
-            sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
-            subjects=None if self.subjects is None else self.subjects[rows],
-        )
+        columns = {name: getattr(self, name) for name in ("y", "environments", "sample_weight", "subjects")}
+        frames = {name: getattr(self, name) for name in ("features", "attributes")}
+        taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in columns.items()}
+        taken |= {name: None if frame is None else frame.iloc[rows] for name, frame in frames.items()}
+        return replace(self, **taken)
 
     def counted(self) -> TableRows:
         """Return the rows whose weight is above 0."""
@@ -243,7 +239,7 @@ def read_rows(table: TableLike, options: TableOptions, *, attributes: Sequence[s
     if task == "auto":
         task = "regression" if is_amount(frame[label], label) else "classification"
         if task == "regression":
-            notes += (f"label {label!r} is an amount, so this is a regression; task='classification' takes classes",)
+            notes += (f"label {label!r} is numeric, so this is a regression; task='classification' takes classes",)
     if task == "regression":
         y: NDArray[Any] = read_numbers(frame[label], label)
     else:

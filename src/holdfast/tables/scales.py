@@ -1,4 +1,4 @@
-"""Conversion of units: columns whose numbers are multiplied at some sites, to fit and to predict."""
+"""Convert units of columns at some sites, in the fit and in predictions."""
 
 from __future__ import annotations
 

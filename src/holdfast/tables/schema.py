@@ -1,4 +1,4 @@
-"""The feature columns of a table: what kind each one is, learned when a classifier is fitted, checked when it predicts.
+"""The feature columns of a table: their kinds are inferred in the fit and checked in predictions.
 
 | kind | columns | become |
 |---|---|---|

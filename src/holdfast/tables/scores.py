@@ -1,4 +1,4 @@
-"""Diagnose a model that exists already, by a column of its probabilities or by its folder: nothing is fitted."""
+"""Diagnose an existing model, by a column of its probabilities or by its folder, without fitting."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def diagnose_scores(
     Parameters
     ----------
     scores : array of shape (n_rows,)
-        The probability of `positive` that any tool stated for each row.
+        Predicted probability of `positive` for each row, from any model.
     y : labels of shape (n_rows,)
         Two classes.
     environments : labels of shape (n_rows,)
@@ -53,13 +53,13 @@ def diagnose_scores(
     X : data frame, optional
         Columns to check for errors at single sites.
     positive : label, optional
-        What the scores are the probability of; by default the second class in order.
+        The class whose probability the scores are; by default the second class in order.
     threshold : float, optional
-        Risk from which on somebody is treated; by default the share of events.
+        Rows with this risk or more are treated; by default the share of events.
     sample_weight : array of shape (n_rows,), optional
         How much each row counts.
     known : sequence of str
-        Sites with rows that the model was fitted on; the answer says so.
+        Sites whose rows were used to train the model; the answer says so.
 
     Returns
     -------

@@ -1,12 +1,20 @@
-"""The stages on the rows of a table: stages 1 and 2 alone, and what all three found, as plain values."""
+"""Stages 1 and 2 on the rows of a table, and a summary of all stages as plain values."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.environments import Environment, check_pairs, merge_small_environments, split_environments, unique_labels
+from holdfast.environments import (
+    Environment,
+    Partition,
+    check_pairs,
+    merge_small_environments,
+    split_environments,
+    unique_labels,
+)
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import EnvironmentsError, LabelsError
 from holdfast.judging.judgements import accuracy_matrix, judge_environments
@@ -105,15 +113,15 @@ def _matrix(names: list[str], accuracies: Any) -> dict[str, dict[str, float]]:
     return {judge: dict(zip(names, row, strict=True)) for judge, row in zip(names, accuracies.tolist(), strict=True)}
 
 
-def partitions_summary(partitions: Any) -> list[dict[str, Any]]:
+def partitions_summary(partitions: Sequence[Partition]) -> list[dict[str, Any]]:
     """Return judge, judged, accuracy and the sizes of the halves of each partition."""
     found = []
     for partition in partitions:
-        soft = partition.correct_weights is not None
+        weights = partition.correct_weights
         n_correct, n_mistaken = len(partition.correct), len(partition.mistaken)
-        if soft:  # every row is in both halves, weighted by how likely the judge is right and wrong
-            n_correct = round(float(partition.correct_weights.sum()))
+        if weights is not None:  # every row is in both halves, weighted by how likely the judge is right and wrong
+            n_correct = round(float(weights.sum()))
             n_mistaken -= n_correct
         facts = {"judge": partition.judge, "judged": partition.judged, "accuracy": float(partition.accuracy)}
-        found.append({**facts, "soft": soft, "n_correct": n_correct, "n_mistaken": n_mistaken})
+        found.append({**facts, "soft": weights is not None, "n_correct": n_correct, "n_mistaken": n_mistaken})
     return found

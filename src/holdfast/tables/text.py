@@ -1,4 +1,4 @@
-"""Text with separators: its encoding, separator, decimal sign and header are detected, and broken lines are named."""
+"""Read delimited text: detect encoding, separator, decimal sign and header, and name broken lines."""
 
 from __future__ import annotations
 

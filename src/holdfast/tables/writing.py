@@ -1,4 +1,4 @@
-"""Tables written a part at a time: to CSV or Parquet files, and columns of numbers to memory maps."""
+"""Write tables in parts: CSV and Parquet files, and memory maps of numbers."""
 
 from __future__ import annotations
 

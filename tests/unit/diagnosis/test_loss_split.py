@@ -84,3 +84,9 @@ def test_a_class_that_is_missing_on_one_side_breaks_nothing():
     for known, new in ((rows(X, y, chance), one_class), (one_class, rows(X, y, chance))):
         found = split_loss(known, new, generator=generator)
         assert all(np.isfinite([part.value, part.low, part.high]).all() for part in found.parts.values())
+
+
+def test_a_site_of_one_row_is_split_too():
+    """It was left out with its fold, and then nothing was known of the new site."""
+    found = split(None, 0, n_new=1)
+    assert sum(part.value for part in found.parts.values()) == pytest.approx(found.new - found.known)

@@ -98,7 +98,7 @@ def test_columns_that_tell_nothing_are_no_model_to_keep():
     told = 0.02 * generator.normal(size=900)
     found = judge_regression(y, told, told, sites, estimator="ridge", label="cost")
     assert (found.recommendation.rule, found.recommendation.action) == ("tells_nothing", "collect")
-    assert found.finding.startswith("The columns tell nothing about `cost`: RMSE ")
+    assert found.finding.startswith("The columns do not predict `cost`: RMSE ")
 
 
 def test_wrong_data_come_before_any_verdict():

@@ -40,7 +40,7 @@ def test_the_site_with_more_events_is_named_with_its_numbers():
     assert [(finding.site, finding.question) for finding in found.findings] == [("Köln", "level")]
     here = sites == "Köln"
     stated, seen = 100 * risks[here].mean(), 100 * events[here].mean()
-    expected = f"In Köln the model expects `died` = yes in {stated:.0f} of 100 rows, and it is so in {seen:.0f}."
+    expected = f"In Köln the model predicts `died` = yes for {stated:.0f} of 100 rows, and it occurs in {seen:.0f}."
     assert found.finding.startswith(expected)
     assert found.finding.endswith("Aachen, Berlin, Essen, Mainz and 1 more are fine.")
     assert found.recommendation.sentence == "Recalibrate the model in Köln."

@@ -1,11 +1,15 @@
 """`StableRegressor`: the ordinary model where nothing changes, and what is fitted where something does."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 from holdfast import StableRegressor, load, save
+from holdfast.estimators import mixing
 from holdfast.estimators.base import scaled
 from holdfast.exceptions import HoldfastWarning, ParameterError, SingleEnvironmentWarning
 from holdfast.stable.removal import MixedRegressor
@@ -124,3 +128,12 @@ def test_weights_of_the_mixture_are_the_kept_shares():
         for part, rows in zip(model.estimator_.estimators, [X, model.estimator_.removals[1].apply(X)], strict=True)
     )
     assert model.predict(X) == pytest.approx(kept * ordinary + (1 - kept) * without)
+
+
+def test_boosting_of_parts_stops_where_that_of_all_rows_stopped():
+    """scikit-learn stops early on more than 10,000 rows only: parts of the rows would be fitted longer, and differ."""
+    X, y, site = costs(n_rows=3400)
+    with patch.object(mixing, "fit_folds", wraps=mixing.fit_folds) as fitted:
+        model = StableRegressor(HistGradientBoostingRegressor(max_iter=60), random_state=0).fit(X, y, environments=site)
+    assert model.ordinary_.n_iter_ < 60
+    assert {call.args[0].max_iter for call in fitted.call_args_list} == {model.ordinary_.n_iter_}

@@ -1,5 +1,6 @@
 """The check of a new site: what does not fit, what moved, the forecast, and the advice."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,16 @@ from sklearn.linear_model import LogisticRegression
 from holdfast import StableClassifier, TableClassifier, load, save
 from holdfast.cli.check import next_command
 from holdfast.exceptions import NewSiteWarning, SavedModelError, TableError
+from holdfast.fitting.calibration import Calibration
 from holdfast.metrics import Interval
 from holdfast.newsite.check import SiteCheck
-from holdfast.newsite.codes import Coding
+from holdfast.newsite.codes import Coding, UnstableColumn
 from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_auroc, summarize
-from holdfast.newsite.profile import TrainingProfile, profile_training
+from holdfast.newsite.profile import GRID, TrainingProfile, profile_training
 from holdfast.newsite.relation import Relation
+from holdfast.newsite.trials import Relearning, SiteTrial
 from holdfast.reports.newsite import check_page
+from holdfast.stable.removal import Removal
 
 from .conftest import hospital, known_hospitals  # noqa: TID252 - helpers of this folder
 
@@ -52,7 +56,7 @@ def test_a_site_like_the_known_ones_is_fine(plain):
     ("change", "problem", "says"),
     [
         (lambda r: r.assign(marker=12 * (r["marker"] + 5)), "unit", "`marker` may be in another unit: its median is"),
-        (lambda r: r.assign(ward="south"), "levels", "no known site has in 100% of the rows: 'south'"),
+        (lambda r: r.assign(ward="south"), "levels", "`ward` has a category that no known site has: 'south'"),
         (lambda r: r.assign(marker=np.nan), "missing", "`marker` is missing in 100% of the rows"),
         (lambda r: r.assign(marker=r["marker"].where(np.arange(len(r)) % 4 > 0, 30.0)), "range", "in 25% of the rows"),
     ],
@@ -86,7 +90,7 @@ def test_a_column_that_the_model_does_not_need_does_not_forbid(plain):
 def test_predict_warns_of_what_does_not_fit(plain):
     """The cheap part of the check is made by every prediction; a few rows are not judged."""
     odd = new_site().assign(ward="south")
-    with pytest.warns(NewSiteWarning, match="no known site has in 100% of the rows: 'south'.*holdfast check"):
+    with pytest.warns(NewSiteWarning, match="In 100% of the rows .* that no known site has: 'south'.*holdfast check"):
         plain.predict(odd)
     assert len(plain.predict(odd[:5])) == 5
 
@@ -176,6 +180,17 @@ def test_the_forecast_of_equal_sites_is_their_accuracy():
     assert found.high > 0.9
 
 
+def test_sites_of_like_confidence_count_more():
+    """B's rows are as unsure as the new ones, and half of A's are sure: B counts 11 times as much as A."""
+    sure = right_and_wrong(900, 100, 0.98)
+    unsure = {site: right_and_wrong(right, 1000 - right, 0.62) for site, right in (("A", 600), ("B", 800))}
+    half = replace(
+        unsure["A"], n_rows=2000, counts=unsure["A"].counts + sure.counts, right=unsure["A"].right + sure.right
+    )
+    found = forecast_accuracy(ForecastBasis({"A": half, "B": unsure["B"]}, unsure["B"]), right_and_wrong(1, 0, 0.62))
+    assert found.value == pytest.approx((0.8 + (0.6 + 11 * 0.8) / 12) / 2, abs=2e-4)
+
+
 def test_sites_that_were_hard_to_forecast_widen_the_interval():
     """Accuracies of 0.6 and 1.0 at the same confidence are no ground for a narrow forecast."""
     same = forecast_accuracy(
@@ -193,7 +208,20 @@ def test_the_auroc_of_right_probabilities_is_known():
     assert summarize(probabilities).expected_auroc == pytest.approx(0.75, abs=1e-9)
     site = summarize(probabilities, np.array([0, 1] * 50))
     found = forecast_auroc(ForecastBasis({"A": site}, site), summarize(probabilities))
-    assert found == pytest.approx(1.0)  # it was 1 at the known site, where 0.75 was promised
+    assert found.value == pytest.approx(1.0)  # it was 1 at the known site, where 0.75 was promised
+    assert forecast_auroc(ForecastBasis({"A": site}, site), summarize(np.full((10, 3), 1 / 3))) is None
+
+
+def test_the_aurocs_interval_is_wider_where_sites_disagree():
+    """Where one site's AUROC was 1 and the other's 0 at the same probabilities, nothing is known."""
+    probabilities = np.array([[0.75, 0.25], [0.25, 0.75]] * 50)
+    as_said, turned = (summarize(probabilities, np.array(labels * 50)) for labels in ([0, 1], [1, 0]))
+    widths = []
+    for other in (as_said, turned):
+        found = forecast_auroc(ForecastBasis({"A": as_said, "B": other}, as_said), summarize(probabilities))
+        widths.append(found.high - found.low)
+    assert widths[0] < 0.3
+    assert widths[1] == 1.0
 
 
 def test_nothing_known_gives_no_forecast():
@@ -286,6 +314,69 @@ def test_rows_that_are_all_alike(model):
     assert found.adaptation.reason == "says_nothing"
 
 
+def test_copies_of_one_row_are_no_site():
+    """Where no measurement is needed, so that a constant one does not forbid, labels are asked for all the same."""
+    known = with_ward(known_hospitals()).drop(columns=["marker", "scanner"])
+    model, new = TableClassifier(label="ill", environment="site").fit(known), new_site().drop(columns="marker")
+    found = model.check(new.iloc[[0] * 100])
+    assert found.advice == "label"
+    assert found.notes[-1] == "All 100 rows are equal, so they say as little about the site as one row."
+    assert found.forecast is found.auroc is None
+    assert not model.check(new.iloc[[0] * 99 + [1]]).alike
+
+
+def test_a_method_without_forecast_is_not_called_safe():
+    """Its columns fit, and that is all that is known: labels are asked for to make sure."""
+    known = known_hospitals().drop(columns="scanner")
+    found = TableClassifier(label="ill", environment="site", method="erm").fit(known).check(new_site())
+    assert found.advice == "use"
+    assert found.is_unsure
+    assert found.notes[-1] == "No accuracy is forecast: only a StableClassifier stores what that needs."
+
+
+def test_quantiles_are_those_of_numpy():
+    """Gaps and infinities are left out, and a column of gaps has none."""
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(101, 4))
+    values[generator.random(values.shape) < 0.2] = np.nan
+    values[3, 0], values[:, 3] = np.inf, np.nan
+    found = profile_training(pd.DataFrame(values), ["A"] * 50 + ["B"] * 51).columns
+    for column, own in zip(found[:3], values.T, strict=False):
+        np.testing.assert_allclose(column.quantiles, np.quantile(own[np.isfinite(own)], GRID), rtol=1e-12)
+    assert found[3].medians == {}
+
+
+def test_a_code_that_became_frequent_moved_by_about_two_standard_deviations():
+    """From 20 % of the rows to 80 %: the median goes from 0 to 1, and the standard deviation is 0.4."""
+    frame = pd.DataFrame({"code": (np.arange(600) % 5 == 0).astype(float)})
+    profile = profile_training(frame, ["A"] * 300 + ["B"] * 300)
+    (found,) = profile.moved(1 - frame)
+    assert found.share == pytest.approx(1 / 0.4, rel=0.1)
+
+
+def test_a_column_that_is_only_in_doubt_is_not_talked_about():
+    """It is used in full, and these rows do not tell its effect: neither is it named, nor is adapting refused aloud."""
+    known = known_hospitals().assign(scanner=0.0)
+    model = StableClassifier().fit(known[["marker", "scanner"]].to_numpy(), known["ill"], environments=known["site"])
+    column = UnstableColumn("scanner", (1,), mechanism=-1.0, sides={"0.0": 0}, right={"Boston": 0.9}, change=0.1)
+    trials = {"known": {"Boston": SiteTrial(100, 0.1, 0.01, 0.1, 0.8, 0.7)}}
+    calibration = Calibration(1.0, np.zeros(2))
+    given_up, in_doubt = (
+        Relearning((replace(column, in_doubt=doubt),), calibration, 1.0, trials, model.ordinary_, Removal())
+        for doubt in (False, True)
+    )
+    rows = hospital("Denver", 100, 0.9, 7).assign(scanner=0.0)[["marker", "scanner"]].to_numpy()
+    model.relearning_ = given_up
+    assert "The effect of `scanner` cannot be estimated from these rows." in " ".join(
+        sentence for relation in model.check(rows).relations for sentence in [relation.sentence]
+    )
+    model.relearning_ = in_doubt
+    found = model.check(rows)
+    assert found.adaptation.reason == "says_nothing"
+    assert found.relations == ()
+    assert "scanner" not in str(found)
+
+
 def test_columns_that_are_absent_or_renamed(model):
     """An error names the column, the unstable one too, and guesses which was meant."""
     rows = hospital("Denver", 100, 0.1, 7).drop(columns="ill")
@@ -308,9 +399,9 @@ def test_labels_that_are_there_by_accident(model):
 def test_a_wide_forecast_asks_to_make_sure(low, unsure):
     """The model may be used, and the first sentence says that its accuracy may be much lower there."""
     forecast = Interval(0.78, low, 0.95)
-    found = SiteCheck(300, "use", (), (), None, forecast, 0.8, 0.8, 0.75, {"no": 0.5, "yes": 0.5})
+    found = SiteCheck(300, "use", (), (), None, forecast, None, 0.8, 0.75, {"no": 0.5, "yes": 0.5})
     assert found.answer.startswith("Use the model at this site")
-    assert ("label about 50 rows to make sure" in found.answer) is unsure
+    assert ("label about 50 rows to be sure" in found.answer) is unsure
     assert check_page(found).answer.signal == ("caution" if unsure else "good")
     assert next_command(found, Path("model"), "new.csv").split()[1] == ("evaluate" if unsure else "predict")
 
@@ -323,7 +414,7 @@ def test_a_code_that_was_rare_is_no_misfit():
     new = pd.DataFrame({name: (generator.random(200) < 0.25).astype(float) for name in ("gap", "never")})
     (found,) = profile.check(new)
     assert found.name == "never"
-    assert found.sentence.endswith("they have 0 only.")
+    assert "outside the range of the known sites (0 only)" in found.sentence
 
 
 def test_an_unstable_column_that_is_constant_there(model):
@@ -331,5 +422,5 @@ def test_an_unstable_column_that_is_constant_there(model):
     rows = hospital("Denver", 300, 0.1, 7).drop(columns="ill").assign(scanner=1.0)
     adapted = model.adapt(rows)
     assert not adapted.adaptation_.adapted
-    assert "do not tell the effect of `scanner` there" in str(adapted.adaptation_)
+    assert "the effect of `scanner` cannot be estimated from these rows" in str(adapted.adaptation_)
     np.testing.assert_array_equal(adapted.predict_proba(rows), model.predict_proba(rows))

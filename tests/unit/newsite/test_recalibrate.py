@@ -47,9 +47,9 @@ def test_a_ranking_that_is_upside_down_is_said(slope, is_reversed):
     """No map of the scores with a positive slope mends it; chance is no reversal."""
     found = recalibrate(*site(60, slope=slope))
     assert found.is_reversed is is_reversed
-    assert ("The ranking is upside down at this site (AUROC 0." in str(found)) is is_reversed
+    assert ("The ranking is reversed at this site (AUROC 0." in str(found)) is is_reversed
     assert ("adapt the model" in str(found)) is is_reversed
-    assert ("may rank them no better than chance" in str(found)) is (slope == 0)
+    assert ("ranking may be no better than chance" in str(found)) is (slope == 0)
     assert ("Their AUROC is 0." in str(found)) is not is_reversed
 
 
@@ -136,7 +136,7 @@ def test_rows_without_a_label_tell_how_large_the_site_is():
     some = new[:40].assign(ill=new["ill"][:40].where(np.arange(40) < 30))
     found = model.recalibrate(some).recalibration_
     assert (found.n_labels, found.n_enough) == (30, 40)
-    assert str(found).endswith("About 40 would be enough.")
+    assert str(found).endswith("About 40 labeled rows would be enough.")
 
 
 @pytest.mark.parametrize(

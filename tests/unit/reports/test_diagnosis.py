@@ -51,16 +51,16 @@ def test_every_question_has_its_picture(found):
     page = diagnosis_page(found)
     titles = [block.title for block in page.blocks() if isinstance(block, Dots)]
     assert titles == [
-        "Accuracy at each site, the model not having seen it",
+        "Accuracy at each site when it is left out",
         "Accuracy at every site, by whether the model has seen it",
         "Where the log loss at a new site comes from",
         "Effect of each unstable column, by environment",
-        "What each change would have brought at the sites left out",
+        "Gain of each change at the left-out sites",
         "AUROC by site",
         "O:E by site",
     ]
     parts = next(block for block in page.blocks() if isinstance(block, Dots) and "comes from" in block.title)
-    assert parts.series == ("other patients", "other rates", "other relations")
+    assert parts.series == ("covariate shift", "label shift", "concept shift")
     assert parts.places == ("all sites", *sorted(["Boston", SCRIPT, "Denver"]))
     said = [line for block in page.blocks() if isinstance(block, Sentences) for line in block.lines]
     odd = "`chol` is 0 in all rows in Denver and hardly anywhere else: does 0 mean missing? If so, empty these cells."
@@ -94,7 +94,7 @@ def test_a_table_that_was_misread_gets_no_verdict(found):
     misread = replace(found, profile=replace(found.profile, problems=(words, *found.problems)))
     answer = diagnosis_page(misread).answer
     assert answer.sentence.startswith("`marker` contains numbers, but '?' turns them into categories")
-    assert (answer.signal, answer.signal_text) == ("bad", "Mend the data first")
+    assert (answer.signal, answer.signal_text) == ("bad", "Correct the data first")
 
 
 def test_rare_labels_have_their_auroc_at_the_top(found):

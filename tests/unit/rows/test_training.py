@@ -328,7 +328,7 @@ def test_what_the_stable_classifier_cannot_use_is_refused_before_any_fit(tmp_pat
     monkeypatch.setattr("holdfast.estimators.stable.MOST_COPIED", 0)
     monkeypatch.setattr(LogisticRegression, "fit", lambda *_, **__: pytest.fail("fitted"))
     np.save(tmp_path / "rows.npy", X)
-    with pytest.raises(FeaturesError, match="memory map of 0.0 GiB does not allow. Pass an array in memory, or use PI"):
+    with pytest.raises(FeaturesError, match="X is a memory map of 0.0 GiB. Pass an array in memory, or use PI"):
         StableClassifier(LogisticRegression()).fit(np.load(tmp_path / "rows.npy", mmap_mode="r"), y, environments=site)
 
 

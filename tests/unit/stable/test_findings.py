@@ -29,6 +29,22 @@ def test_the_sentence_says_where_the_effect_is_strong(effects, how):
     assert finding(effects).sentence == f"The effect of `scanner` differs between sites (probability 0.90): {how}."
 
 
+def test_an_effect_that_is_surely_there_is_not_said_to_be_hardly_there():
+    """An effect of 1.4 multiplies the odds by four, also if that of another site is six times as large."""
+    sure, unsure = (finding((8.4, 1.4), errors={"Lyon": error}).sentence for error in (0.2, 1.0))
+    assert sure.endswith("more so in Boston than in Lyon.")
+    assert unsure.endswith("and hardly in Lyon.")
+
+
+@pytest.mark.parametrize(
+    ("effects", "how"), [((1.5, 0.6), "weaker"), ((1.5, 0.1), "hardly seen"), ((1.5, -0.4), "misleading")]
+)
+def test_several_values_or_classes_have_no_direction(effects, how):
+    """There is no higher value of a category, and no class that it speaks for."""
+    sentence = finding(effects, has_direction=False).sentence
+    assert sentence.endswith(f"(probability 0.90): it is strongest in Boston, and {how} in Lyon.")
+
+
 def test_the_value_of_a_category_is_named():
     """Of two values the one that the effects are about."""
     assert "): 'B' raises the odds of ill" in finding(level="B").sentence

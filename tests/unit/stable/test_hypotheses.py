@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from holdfast.stable import hypotheses
 from holdfast.stable.columns import encode_table
@@ -127,6 +127,26 @@ def test_more_than_two_classes():
 def test_a_code_that_reverses_is_found():
     """It agrees with the label in 90 % of the rows of one site, and in 10 % of the other's."""
     assert probabilities(*made((0.9, 0.1)))[3] > 0.5
+
+
+SHIFTS = {
+    "share of zeros": lambda generator, site: (
+        generator.exponential(size=500) * (generator.random(500) < 0.2 + 0.25 * site)
+    ),
+    "rate of counts": lambda generator, site: generator.poisson(0.3 * 2.0**site, size=500),
+    "spread": lambda generator, site: generator.normal(size=500) * 7.0 ** (site % 2),
+}
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_covariate_shift_is_no_change(shift):
+    """The only column that says anything is distributed differently; P(y|x) = sigmoid(1.5 x - 1) at every site."""
+    for seed in range(3):
+        generator = np.random.default_rng(seed)
+        x = np.concatenate([SHIFTS[shift](generator, site) for site in range(SITES)])
+        y = (generator.random(len(x)) < special.expit(1.5 * x - 1)).astype(int)
+        X = np.column_stack([x, generator.normal(size=(len(x), 3))])
+        assert probabilities(X, y, np.repeat(np.arange(SITES), 500)).max() < 0.25
 
 
 def test_a_larger_change_is_no_less_probable():

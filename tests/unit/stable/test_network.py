@@ -95,6 +95,18 @@ def test_the_forecast_of_a_vanished_relation_is_near_the_truth():
     assert turned.ordinary < found.ordinary < found.fitted
 
 
+def test_the_better_stable_network_is_chosen():
+    """Of two stable classifiers the one without noise is taken; the evidence stays that of the first."""
+    rows = make_rows((0.95, 0.8))
+    noisy = rows.stable + np.random.default_rng(1).standard_normal(rows.stable.shape)
+    assert rows.choose(noisy) == (False, rows)
+    first = NetworkRows(rows.ordinary, noisy, rows.y, rows.sites)
+    changed, better = first.choose(rows.stable)
+    assert changed
+    assert better.evidence is first.evidence
+    np.testing.assert_array_equal(better.stable, rows.stable)
+
+
 def test_weights_of_rows_keep_sites_and_labels():
     """Reweighting changes how often h is right and leaves label rates alone."""
     rows = make_rows((0.95, 0.8), rates=(0.3, 0.6))

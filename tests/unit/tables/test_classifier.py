@@ -214,7 +214,7 @@ def test_evaluation_is_a_sentence_numbers_and_a_frame(files):
     found = model.evaluate(test, attributes=["scanner"], baseline=erm)
     right = model.predict(test) == test["ill"].to_numpy()
     assert found.overall.accuracy.value == pytest.approx(right.mean())
-    assert str(found).startswith(f"The classifier is right for {right.mean():.1%} of 800 rows; the lowest accuracy is ")
+    assert str(found).startswith(f"The accuracy is {right.mean():.1%} on 800 rows; it is lowest in ")
     assert [(scores.name, scores.known) for scores in found.environments] == [("Boston", True), ("Denver", False)]
     assert list(found.to_frame()["name"]) == ["Boston", "Denver", "all rows"]
     assert found.comparison.baseline == {"estimator": "logistic", "method": "erm"}

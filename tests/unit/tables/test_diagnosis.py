@@ -32,7 +32,7 @@ def test_a_model_that_holds_is_kept():
     """Where nothing differs the model holds, no part of the loss stands out, and the ordinary model is kept."""
     found = diagnose(*table())
     assert (found.state, found.recommendation.action, found.cause) == ("holds", "keep", None)
-    assert str(found).startswith("An ordinary model holds at a site it has not seen: it is right for ")
+    assert str(found).startswith("An ordinary model holds at a site it has not seen: its accuracy is ")
     assert str(found).endswith("Keep the ordinary model.")
     assert found.findings == ()
     assert found.profile.sentences == ()
@@ -54,9 +54,9 @@ def test_other_rates_are_recalibrated():
     assert found.cause == "other rates"
     assert found.recommendation.action == "recalibrate"
     assert "mostly because classes are more or less frequent there (label shift)" in str(found)
-    assert "Its ranking of rows carries over (AUROC " in found.recommendation.reason
+    assert "At a new site the model ranks rows well (AUROC " in found.recommendation.reason
     assert re.search(
-        r"its probabilities do not: `\w+` is 1 in \d+% of rows in \w+, and in \d+% in \w+\. Tried",
+        r"its probabilities are wrong there: `\w+` is 1 in \d+% of rows in \w+, but in \d+% in \w+\. At the left-out",
         found.recommendation.reason,
     )
 
@@ -129,7 +129,7 @@ def test_an_unstable_column_calls_for_the_stable_classifier():
     assert (found.state, found.cause) == ("breaks", "other relations")
     advice = found.recommendation
     assert advice.action == "stable"
-    assert "points where the effect vanishes" in advice.reason
+    assert "points if the effect vanishes" in advice.reason
     assert next(remedy for remedy in found.remedies if remedy.action == "stable").n_better == 4
     assert found.to_dict()["recommendation"]["columns"] == ("scanner",)
 
@@ -152,7 +152,7 @@ def test_what_only_the_site_knows_calls_for_its_rows():
     X = pd.DataFrame({"ward": [f"{site} {number}" for site, number in zip(sites, ward, strict=True)]})
     found = diagnose(X.assign(age=generator.normal(size=800)), y, sites)
     assert (found.state, found.recommendation.action) == ("breaks", "collect")
-    assert found.recommendation.reason.startswith("Rows of the site itself help more than anything else")
+    assert found.recommendation.reason.startswith("Training with rows of the site helps more than all else")
 
 
 @pytest.mark.parametrize("estimator", ["linear_svm", RandomForestClassifier(20, min_samples_leaf=5)])
@@ -236,7 +236,9 @@ def test_where_a_column_is_used_less_that_is_the_advice():
     assert advice.sentence == (
         "Use the stable classifier, which relies less on `scanner`, a column whose effect differs between sites."
     )
-    assert advice.sure == "Confidence: low, because with two sites it cannot be tried at a left-out site."
+    assert advice.sure == (
+        "Confidence: low, because with two sites the stable classifier cannot be tried at a left-out site."
+    )
     nothing = SimpleNamespace(**{**vars(verdict), "gain": (0.001, 0.002)})
     assert recommend(replace(found, state="breaks", verdict=nothing)).action != "stable"
     given_up = SimpleNamespace(**{**vars(nothing), "kept": {"scanner": 0.0}})
@@ -251,7 +253,7 @@ def test_a_price_below_zero_is_no_price(price, said):
     verdict = SimpleNamespace(price=Interval(price, price - 0.01, price + 0.01), gain=(0.012, 0.05), auroc={})
     text = say_price(verdict)
     assert text.startswith(said)
-    assert text.endswith("saves 1 point where the effect vanishes and 5 points where it reverses")
+    assert text.endswith("saves 1 point if the effect vanishes and 5 points if it reverses")
 
 
 def rare_table(agreements, n_rows=4000, share=0.04, seed=0):
@@ -275,7 +277,7 @@ def test_rare_events_are_told_by_their_ranking():
     assert found.cause == "other relations"
     worst = found.sites[2]
     assert worst.name == "C"
-    lost = f". Most is lost in C: {worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f}."
+    lost = f". The largest loss is in C: {worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f}."
     assert found.finding.startswith("An ordinary model breaks at a site it has not seen")
     assert lost in found.finding
     assert found.recommendation.action == "stable"
@@ -327,7 +329,7 @@ def test_a_model_of_the_past_is_asked_about_the_future():
     new, known = drifting.later.new.accuracy.value, drifting.later.known.accuracy.value
     assert drifting.later.lost.value == pytest.approx(known - new)
     assert drifting.finding.startswith(
-        "An ordinary model breaks as time goes on: fitted on the time before 2022-01, it"
+        "An ordinary model breaks as time goes on: fitted on rows before 2022-01, its accuracy on later rows is"
     )
     assert drifting.recommendation.columns == ("lab",)
     assert drifting.to_dict()["later"]["first"] == "2022-01"
@@ -381,7 +383,7 @@ def test_other_rates_at_one_site_are_named():
     keep = (sites != "Köln") | (y == 1) | (np.random.default_rng(1).random(len(y)) < 0.15)
     found = diagnose(X[keep], y[keep], sites[keep])
     assert [(odd.name, odd.kind) for odd in found.odd_sites] == [("Köln", "rates")]
-    assert re.match(r"In Köln a model of the other sites expects `label` to be 1 in \d\d of 100 rows", str(found))
+    assert re.match(r"In Köln a model fitted on the other sites predicts `label` = 1 for \d\d of 100 rows", str(found))
     assert (found.recommendation.action, found.recommendation.site) == ("recalibrate", "Köln")
     assert diagnose(*seven_sites()).odd_sites == ()
 
@@ -395,7 +397,7 @@ def test_shares_are_of_rows_and_have_their_baseline():
     assert found.mean("new") == pytest.approx(right / keep.sum(), abs=1e-8)
     assert [site.name for site in found.large] == list(SITES[:3])
     label, share = found.usual
-    assert f"(always saying {label}: {share:.0%})" in str(found)
+    assert f"(always predicting {label}: {share:.0%})" in str(found)
 
 
 def test_remedies_of_a_large_table_come_from_a_sample(monkeypatch):
@@ -413,7 +415,7 @@ def test_columns_that_tell_nothing_are_no_model_to_keep():
     X, y, sites = table()
     found = diagnose(X, np.random.default_rng(1).permutation(y), sites)
     assert found.recommendation.rule == "tells_nothing"
-    assert str(found).startswith("The columns tell nothing about `label`: the AUROC of an ordinary model is 0.")
+    assert str(found).startswith("The columns do not predict `label`: the AUROC of an ordinary model is 0.")
     assert str(found).endswith("Check that labels and columns belong to the same rows, or collect other columns.")
 
 

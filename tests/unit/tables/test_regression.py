@@ -29,7 +29,7 @@ def test_amounts_are_detected_and_said():
     assert not is_amount(pd.Series(["yes", "no"]), "ill")
     rows = read_rows(costs(), TableOptions(label="cost", environment="site", task="auto"))
     assert rows.task == "regression"
-    assert "label 'cost' is an amount, so this is a regression" in rows.notes[0]
+    assert "label 'cost' is numeric, so this is a regression" in rows.notes[0]
     assert rows.y.dtype == np.float64
 
 
@@ -43,7 +43,7 @@ def test_a_saved_regressor_predicts_the_same(tmp_path, method):
     loaded = TableRegressor.load(tmp_path / "model")
     assert loaded.predict(frame.drop(columns="cost")) == pytest.approx(model.predict(frame))
     assert loaded.names == {"estimator": "ridge", "method": method}
-    with pytest.raises(SavedModelError, match="is a model of numbers"):
+    with pytest.raises(SavedModelError, match="is a regression model"):
         TableClassifier.load(tmp_path / "model")
 
 

@@ -1,4 +1,4 @@
-"""Is the table sound? Checks that come before any verdict.
+"""Checks of a table before any model is fitted.
 
 Each check looks for one kind of mistake and returns `Problem` values: what it is (a stable key), where it is, the
 numbers that show it, and the options of a command that mend it. The sentences are in `holdfast.diagnosis.words`.

@@ -1,4 +1,4 @@
-"""Rows that occur twice, told from people who are alike by coincidence.
+"""Duplicate rows, told apart from people who are alike by chance.
 
 Where columns have few values, many pairs of rows agree by coincidence: in all columns, in all but one, and far more in
 all but two. Copies agree in the other columns as soon as they agree in some.

@@ -1,4 +1,4 @@
-"""Identifiers, and copies: columns that number people, rows that occur twice, columns that say the same."""
+"""Identifier columns, duplicate rows, and columns that repeat another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels that are written, or meant, in another way at some sites."""
+"""Labels that are spelled or coded differently at some sites."""
 
 from __future__ import annotations
 

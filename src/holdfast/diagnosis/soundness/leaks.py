@@ -1,4 +1,4 @@
-"""Columns that predict the label too well to be true: alone, by their gaps, or by single levels."""
+"""Label leakage: columns that predict the label too well by their values, gaps or single levels."""
 
 from __future__ import annotations
 

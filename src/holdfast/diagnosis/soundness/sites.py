@@ -1,4 +1,4 @@
-"""How a column looks at one site, against the others: gaps, zeros, constants, levels; and sites of few rows."""
+"""Columns that look different at one site (gaps, zeros, constants, levels), and sites with few rows."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ def _unlike(name: str, cells: Sequence[_Cell], sites: Sequence[str]) -> Iterator
         place, number, share = found
         yield Problem("frequent_value", "note", name, (sites[place],), {"value": number, "share": share})
     fixed = [place for place in judged if _is_oddly_constant(place, cells, judged)]
-    for value in dict.fromkeys(cells[place].constant for place in fixed):
-        places = tuple(sites[place] for place in fixed if cells[place].constant == value)
-        yield Problem("constant", "note", name, places, {"value": value})
+    for constant in dict.fromkeys(cells[place].constant for place in fixed):
+        places = tuple(sites[place] for place in fixed if cells[place].constant == constant)
+        yield Problem("constant", "note", name, places, {"value": constant})
     if _tell_sites(cells, judged):
         yield Problem(
             "levels_of_sites", "note", name, (), {"n_levels": sum(len(cells[p].levels or ()) for p in judged)}

@@ -1,4 +1,4 @@
-"""A table as the checks see it, and what they find."""
+"""The table as the checks read it, and the problems that they return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers in another unit at some sites, and numbers such as 999 that stand for a missing value."""
+"""Columns in another unit at some sites, and codes such as 999 for a missing value."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The exact solver for linear models: least worst-case risk over groups, with a certified gap."""
+"""The exact solver for linear models: the least worst-case risk over groups, with a certified gap."""

@@ -1,4 +1,4 @@
-"""Losses of linear outputs: value, gradient and curvature for each row, and the dual points that certify an optimum.
+"""Losses of linear models: values, gradients, curvatures, and the dual points for the certificate.
 
 Outputs z have shape (n_rows, n_outputs): one output for two classes and for regression, one for each of more classes.
 By Fenchel's inequality ℓ(z) ≥ u·z − ℓ*(u) for any u, so a weighted mean of losses plus ½λ‖w‖² is at least

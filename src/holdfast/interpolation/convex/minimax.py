@@ -1,4 +1,4 @@
-"""The worst-case risk of a linear model, minimized by sequential quadratic programming and certified by duality.
+"""Minimize the worst-case risk of a linear model by sequential quadratic programming, certified by duality.
 
     minimize over w    max over groups g of R_g(w)  +  ½λ‖w‖²
 

@@ -1,4 +1,4 @@
-"""The worst-case risk of a linear model over groups that do not fit into the memory: one pass over all rows a step.
+"""Minimize the worst-case risk of a linear model over rows beyond the memory, in passes over all rows.
 
 The steps are those of `minimax`. There is no line search and no certificate: both would need further passes.
 """

@@ -1,4 +1,4 @@
-"""Group risks of a linear model: rows of X in blocks, a loss, and a matrix of each row's weight in each group."""
+"""The linear min-max problem: rows in blocks, a loss, and the weight of each row in each group."""
 
 from __future__ import annotations
 

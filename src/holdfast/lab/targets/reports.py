@@ -1,4 +1,4 @@
-"""Plans and reports of the paper's targets: planted features, natural environments, running times and the figures."""
+"""Plans and reports of the paper's targets: planted features, natural environments, running times and figures."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from holdfast.lab.targets.results import (
     Ours,
     Reader,
     Report,
+    note_on,
     records_of,
-    selection_note,
     smaller_training,
     summarize,
     summarize_setting,
@@ -108,8 +108,7 @@ def report_table1(plan: Plan, read: Reader) -> Report:
                         )
                     )
     columns = ("data set", "method", "validation", "settings", "paper", "ours", "difference", "seeds")
-    note = f"{selection_note(records_of(plan.runs, read))} {what_differs(plan, read)}"
-    table = Table("Test accuracy, percent", columns, tuple(rows), note.strip(), digits=2, n_keys=4)
+    table = Table("Test accuracy, percent", columns, tuple(rows), note_on(plan, read), digits=2, n_keys=4)
     return Report((table, _gains(cells)))
 
 
@@ -134,8 +133,8 @@ def _gains(cells: dict[tuple[str, str, str], Ours]) -> Table:
     columns = ("claim", "paper", "ours", "each")
     note = (
         "'paper' is the mean over four data sets, 'ours' that of the data sets on which all methods of the claim have "
-        "been run, which 'each' lists. Baselines have the settings of the table above, and no search at equal budgets: "
-        "with one, PI's lead may be smaller."
+        "been run, which 'each' lists. Baselines have the settings of the table above. None of them comes from a "
+        "search at equal budgets: with one, PI's lead may be smaller."
     )
     return Table("Claims of the text", columns, tuple(rows), note, digits=2)
 
@@ -212,8 +211,7 @@ def report_time(plan: Plan, read: Reader) -> Report:
         "selection rule sees: batch accuracy with dropout on, of DRO, PI and the oracle that of the worst group. "
         "Natural data: validation and test are worst-group accuracies."
     )
-    note = f"{selection_note(records_of(plan.runs, read))} {note} {what_differs(plan, read)}".strip()
-    return Report((Table("Running time", columns, tuple(rows), note, digits=2, n_keys=2),))
+    return Report((Table("Running time", columns, tuple(rows), note_on(plan, read, note), digits=2, n_keys=2),))
 
 
 def _seconds(record: Record) -> float:
@@ -256,7 +254,6 @@ def report_natural(key: str, plan: Plan, read: Reader) -> Report:
         "(the mean of the seeds' bounds), 'lowest rows' the fewest rows that it has in any seed: few rows make it a "
         "rough number."
     )
-    chosen = selection_note(record for records in found.values() for record in records)
     small = " (small version: a linear layer on frozen features)" if plan.runs[0].config.backbone else ""
     return Report(
         (
@@ -264,7 +261,7 @@ def report_natural(key: str, plan: Plan, read: Reader) -> Report:
                 f"Mean over attributes, percent{small}",
                 ("method", "score", "paper", "ours", "difference", "seeds"),
                 tuple(rows),
-                f"{chosen} {what_differs(plan, read)}".strip(),
+                note_on(plan, read),
                 digits=2,
                 n_keys=2,
             ),
@@ -426,6 +423,7 @@ def _opposite(key: str, records: Sequence[Record]) -> list[tuple[Any, ...]]:
 
 AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))
 PENALTY_WEIGHTS = (1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4)
+SHORT_IRM = {"max_epochs": 15}  # the warm-up is 10
 TOY_METHODS = {HALVES: HALVES, "erm": "ERM", "group_dro": "DRO", "pi": "PI", "oracle": "oracle"}
 TOY_ACCURACY = 0.8  # y equals x1 with this probability: what a classifier of x1 alone has in every environment
 
@@ -528,13 +526,13 @@ def report_ablation(plan: Plan, read: Reader) -> Report:
     lows = sorted({low for _, low in pairs})
     rows = [(high, *(pairs[high, low].cell() if (high, low) in pairs else None for low in lows)) for high in highs]
     config = plan.runs[0].config
-    note = (
-        f"{selection_note(records_of(plan.runs, read))} Beer {config.dataset_options['aspect']}; the paper's figure "
-        f"is of aroma. Validation rows are like the training environments. {_trend(pairs)}{smaller_training(config)}"
-        f"{what_differs(plan, read)}"
-    ).strip()
-    small = ", smaller training" if smaller_training(config) else ""
-    title = f"PI's test accuracy by the agreement in E1 (rows) and E2 (columns){small}"
+    smaller = smaller_training(config)
+    told = f"Beer {config.dataset_options['aspect']}; the paper's figure is of aroma."
+    rows_like = "Validation rows are like the training environments."
+    note = note_on(plan, read, told, rows_like, _trend(pairs), smaller)
+    title = (
+        f"PI's test accuracy by the agreement in E1 (rows) and E2 (columns){', smaller training' if smaller else ''}"
+    )
     shares = [
         tuple(pairs[high, low].mean / 100 if (high, low) in pairs else math.nan for low in lows) for high in highs
     ]
@@ -553,7 +551,7 @@ def _trend(pairs: Mapping[tuple[str, ...], Ours]) -> str:
     )
     return (
         f"Rank correlation of accuracy and the agreements over {len(known)} pairs: {difference:.2f} with their "
-        f"difference, {mean:.2f} with their mean; the paper's accuracy rises with the one and falls with the other. "
+        f"difference, {mean:.2f} with their mean; the paper's accuracy rises with the one and falls with the other."
     )
 
 
@@ -563,7 +561,7 @@ def plan_irm(options: Options) -> Plan:
     if absent is not None:
         return Plan((), (absent,))
     weights = PENALTY_WEIGHTS[::3] if options.quick else PENALTY_WEIGHTS
-    short = {"warm_up": 2} if options.quick else {}
+    short = {"warm_up": 2} if options.quick else SHORT_IRM if is_smaller(options, SHORT_IRM) else {}
     runs = [
         PlannedRun(
             f"{weight:g}",
@@ -605,12 +603,13 @@ def _irm_table(plan: Plan, read: Reader, setting: str, words: str) -> Table:
         rows.append((name, epoch, *scores, *parts, len(records)))
     columns = ("penalty weight", "epoch", "training", "validation", "test", "risk", "penalty", "seeds")
     config = plan.runs[0].config
-    note = (
-        f"{selection_note(records_of(plan.runs, read))} The first {config.warm_up} steps "
-        f"({(config.warm_up or 0) / config.steps_per_epoch:g} epochs) have a weight of 1. The paper prints a picture "
-        f"without numbers. {what_differs(plan, read)}"
-    ).strip()
-    return Table(f"IRM by its penalty weight, percent; validation {words}", columns, tuple(rows), note)
+    is_short = config.max_epochs == SHORT_IRM["max_epochs"]
+    warm_up = config.warm_up or 0
+    told = f"The first {warm_up} steps ({warm_up / config.steps_per_epoch:g} epochs) have a weight of 1."
+    epochs = f"Trained for {config.max_epochs} epochs." if is_short else ""
+    note = note_on(plan, read, told, epochs, "The paper prints a picture without numbers.")
+    title = f"IRM by its penalty weight, percent; validation {words}{', smaller training' if is_short else ''}"
+    return Table(title, columns, tuple(rows), note)
 
 
 def _irm_charts(plan: Plan, read: Reader) -> tuple[Curves, Curves, Curves]:

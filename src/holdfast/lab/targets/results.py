@@ -1,4 +1,4 @@
-"""What the records of a target add up to: reports, means over seeds, and notes on what differs from the paper."""
+"""Summarize the records of a target: means over seeds, and notes on differences from the paper."""
 
 from __future__ import annotations
 
@@ -84,10 +84,11 @@ def summarize_setting(records: Sequence[Record], setting: str, *path: str) -> Ou
     return summarize(values)
 
 
-def selection_note(records: Iterable[Record]) -> str:
-    """Return a sentence on the rules by which the records' epochs were selected."""
-    rules = {setting["selection"] for record in records for setting in record["settings"].values()}
-    return f"Selection: {', '.join(sorted(rules))}." if rules else ""
+def note_on(plan: Plan, read: Reader, *own: str) -> str:
+    """Return a table's note: by which rules epochs were selected, its own words, and what differs from the paper."""
+    rules = {setting["selection"] for record in records_of(plan.runs, read) for setting in record["settings"].values()}
+    selection = f"Selection: {', '.join(sorted(rules))}." if rules else ""
+    return " ".join(filter(None, (selection, *own, what_differs(plan, read))))
 
 
 def smaller_training(config: RunConfig) -> str:
@@ -96,7 +97,7 @@ def smaller_training(config: RunConfig) -> str:
         return ""
     return (
         f"Trained with {config.estimator_options['n_filters']} filters of each width, a learning rate of "
-        f"{config.learning_rate:g} and at most {config.max_epochs} evaluations. "
+        f"{config.learning_rate:g} and at most {config.max_epochs} evaluations."
     )
 
 

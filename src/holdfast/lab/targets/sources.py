@@ -1,4 +1,4 @@
-"""The paper's data sets: which files they need, what their networks are, and plans of the runs that targets need."""
+"""The paper's data sets: their files, their networks, and the runs that targets need."""
 
 from __future__ import annotations
 
@@ -113,10 +113,10 @@ ROBUST_NAME = "PI, robust"
 SMALLER: Mapping[str, Any] = {"estimator_options": {"n_filters": 100}, "learning_rate": 1e-3, "max_epochs": 12}
 
 
-def is_smaller(options: Options) -> bool:
-    """Return whether texts are trained with less: asked for, or recorded so."""
-    recorded = [record["config"].get("estimator_options") for record in options.recorded or ()]
-    return (options.small or SMALLER["estimator_options"] in recorded) and not options.quick
+def is_smaller(options: Options, smaller: Mapping[str, Any] = SMALLER) -> bool:
+    """Return whether a target's smaller training is meant: asked for, or recorded."""
+    recorded = [record["config"].get("max_epochs") for record in options.recorded or ()]
+    return (options.small or smaller["max_epochs"] in recorded) and not options.quick
 
 
 def make_run(key: str, method: str, options: Options, *, seed: int = 0, **settings: Any) -> RunConfig:

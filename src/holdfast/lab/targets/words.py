@@ -1,4 +1,4 @@
-"""Word importance on beer look: one review chosen by a rule, and what the planted token does in many."""
+"""Word importance in the beer reviews: one review, and the effect of the planted token in many."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.datasets.beer import TOKENS
 from holdfast.lab import paper
 from holdfast.lab.experiments import PlannedRun
-from holdfast.lab.targets.results import Reader, Report, records_of, selection_note, smaller_training, what_differs
+from holdfast.lab.targets.results import Reader, Report, note_on, smaller_training
 from holdfast.lab.targets.sources import (
     ROBUST_NAME,
     ROBUST_TEXT,
@@ -93,10 +93,8 @@ def report_words(plan: Plan, read: Reader) -> Report:
         return Report()
     reviews = {name: [read_review(entry) for entry in _entries(record)] for name, record in found.items()}
     chosen = choose(reviews)
-    note = (
-        f"Validation rows are like the training environments; seed 0. {selection_note(records_of(plan.runs, read))} "
-        f"{_trained(plan)}{what_differs(plan, read)}"
-    ).strip()
+    told = "Validation rows are like the training environments; seed 0."
+    note = note_on(plan, read, told, _trained(plan))
     tables, figures = [_means(reviews, note)], []
     if chosen is not None:
         table, picture = _review({name: found[chosen] for name, found in reviews.items() if found[chosen].words})
@@ -109,7 +107,7 @@ def report_words(plan: Plan, read: Reader) -> Report:
 def _trained(plan: Plan) -> str:
     """Return how the training is smaller than the authors', nothing for theirs."""
     smaller = smaller_training(plan.runs[0].config)
-    return f"{smaller}{ROBUST_NAME} has the recipe's own settings. " if smaller else ""
+    return f"{smaller} {ROBUST_NAME} has the recipe's own settings." if smaller else ""
 
 
 def _entries(record: Record) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Networks by name: a name or a callable in, an `nn.Module` out; one module for each family.
+"""Networks by name.
 
 A network gets its name from a line in `NETWORKS`, from `register_network`, or from an entry point of the group
 ``holdfast.networks`` in an installed package. Its factory is called as

@@ -1,4 +1,4 @@
-"""Weights from files, and features of a frozen backbone, computed once."""
+"""Load weights from files, and compute features with a frozen backbone."""
 
 from __future__ import annotations
 

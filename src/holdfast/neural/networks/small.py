@@ -1,4 +1,4 @@
-"""Small networks: linear, a multilayer perceptron, and the convolutional network of the colored-digit experiments."""
+"""Small networks: linear, a multilayer perceptron, and a convolutional network for digits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The convolutional text network: filters over windows of word vectors, and the largest answer of each."""
+"""The convolutional network for texts (Kim, 2014): filters over word vectors, then the maximum over positions."""
 
 from __future__ import annotations
 

@@ -138,6 +138,27 @@ def test_irm_has_curves_of_accuracy_cross_entropy_and_penalty():
     assert lines["validation as training"].y == pytest.approx((0.055,) * 3)
 
 
+@pytest.mark.parametrize(("small", "ending", "told"), [(True, ", smaller training", True), (False, "as test", False)])
+def test_irm_has_a_smaller_training_that_is_named(monkeypatch, small, ending, told):
+    """It is longer than the warm-up, has the authors' settings otherwise, and is known again from its records."""
+    monkeypatch.setattr("holdfast.lab.targets.reports.find_missing", lambda key, options: None)
+    plan = plan_irm(Options(small=small, n_seeds=1))
+    config = plan.runs[0].config
+    assert (config.max_epochs, config.penalty_weight, config.learning_rate) == (15 if small else 1000, 0.01, 1e-3)
+    assert config.max_epochs * config.steps_per_epoch > config.warm_up
+    recorded = tuple({"config": run.config.as_dict()} for run in plan.runs)
+    assert plan_irm(Options(recorded=recorded, n_seeds=1)).runs == plan.runs
+    setting = {
+        "selection": "min_train_validation", "training_score": 0.9, "epoch": 3, "validation": {"accuracy": 0.8},
+        "test": {"accuracy": 0.5}, "penalty": {"risk": 1.0, "penalty": 0.1},
+    }  # fmt: skip
+    table, _ = report_irm(
+        plan, lambda run: {"settings": {"train": setting, "test": setting}, "data": {"notes": []}}
+    ).tables
+    assert table.title.endswith(ending)
+    assert ("Trained for 15 epochs." in table.note) == told
+
+
 @pytest.mark.parametrize(("slope", "told"), [(1, "1.00 with their difference"), (-1, "-1.00 with their difference")])
 def test_the_ablation_says_its_trend(slope, told):
     """Where accuracy follows the difference of the agreements, their rank correlation is one, or minus one."""
