@@ -413,7 +413,7 @@ def print_cuts(folder: Path) -> None:
         cuts += [np.isin(environments, pair) for pair in combinations(sites, 2)]
         for kept in cuts:
             table = CheckedTable(X[kept], split_environments(environments[kept], int(kept.sum())), None, frozenset())
-            found = [problem for problem in check_units(table) if problem.key in ("unit", "factor")]
+            found = [problem for problem in check_units(table) if problem.key != "size"]
             n_cuts, n_named = n_cuts + 1, n_named + bool(found)
             for problem in found:
                 print(f"{name}: {problem.column} in {', '.join(problem.sites)} {problem.evidence}", flush=True)
