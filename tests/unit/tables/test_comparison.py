@@ -70,7 +70,7 @@ def test_two_environments_are_judged_by_halves():
     assert result.ranked_by == "worst"
     assert set(result.scores[0].parts) <= {f"site {e}, {half}" for e in (0, 1) for half in ("correct", "mistaken")}
     assert result.recommended == "pi"
-    assert result.caveat.startswith("With two environments no unseen one can be tried.")
+    assert result.caveat.startswith("This ranking is only a hint, because with two environments none can be left out.")
 
 
 def test_where_labels_are_rare_another_metric_is_advised():
