@@ -37,7 +37,7 @@ PARTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the effect of a mechanism's column varies": [(hypotheses, "VARIES", NEVER)],
     "flipped labels": [(hypotheses, "FLIPPED", NEVER)],
     "bends and products": [(hypotheses, "BENT", NEVER)],
-    "units": [(hypotheses, "_spreads_within", lambda design, j: np.ones(design.n_sites))],
+    "covariate shift": [(hypotheses, "_slope_evidence", lambda design, j: np.inf)],
     "least gain": [(decision, "LEAST_GAIN", NEVER)],
 }
 
@@ -72,16 +72,17 @@ def same(n_draws: int) -> Iterator[Design]:
                 yield read(drawn.X, drawn.y, drawn.sites)
 
 
-def one_label(n_draws: int) -> Iterator[tuple[Design, Design]]:
-    """Yield pairs of tables that differ in one label."""
+def one_label(n_draws: int) -> Iterator[tuple[Design, list[Design]]]:
+    """Yield tables, each with others that differ from it in one label."""
     for name, world in worlds.SMOOTH.items():
         for draw in range(200, 200 + n_draws):
             drawn = worlds.draw_world(world, name, (2, 500), draw)
-            before = read(drawn.X, drawn.y, drawn.sites)
+            after = []
             for row in worlds.generator("ablation", name, draw).choice(len(drawn.y), 5, replace=False):
                 y = drawn.y.copy()
                 y[row] = 1 - y[row]
-                yield before, read(drawn.X, y, drawn.sites)
+                after.append(read(drawn.X, y, drawn.sites))
+            yield read(drawn.X, drawn.y, drawn.sites), after
 
 
 def kept(design: Design) -> Any:
@@ -96,7 +97,7 @@ def main() -> None:
     draws = parser.parse_args().draws
     folder = os.environ.get("HOLDFAST_TEST_DATA")
     tables = list(real(Path(folder))) if folder else []
-    null_worlds, pairs = list(same(draws)), list(one_label(draws))
+    null_worlds, flipped = list(same(draws)), list(one_label(draws))
     print("| removed | natural: acts | planted: given up | same P(y\\|x): acts | one label moves a share by, at most |")
     print("|---|---:|---:|---:|---:|")
     for part, changes in PARTS.items():
@@ -106,7 +107,9 @@ def main() -> None:
         natural = 100 * np.mean([kept(table).min() < 1.0 for table, _, _ in tables]) if tables else np.nan
         given_up = np.mean([1 - kept(table)[place] for _, table, place in tables]) if tables else np.nan
         acts = 100 * np.mean([kept(world).min() < 1.0 for world in null_worlds])
-        moved = max(np.abs(kept(before) - kept(after)).max() for before, after in pairs)
+        moved = max(
+            np.abs(kept(one) - share).max() for before, after in flipped for share in [kept(before)] for one in after
+        )
         for patch in patches:
             patch.stop()
         print(f"| {part} | {natural:.0f} % | {given_up:.2f} | {acts:.1f} % | {moved:.2f} |", flush=True)

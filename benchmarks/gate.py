@@ -3,6 +3,7 @@
     python benchmarks/gate.py [--draws 40] [--clean 200] [--all] [--kind NAME]
     python benchmarks/gate.py --sites [--draws 100]
     python benchmarks/gate.py --speed
+    HOLDFAST_TEST_DATA=FOLDER python benchmarks/gate.py --cuts
 
 Patients are drawn at random, or come from tables that scikit-learn brings, and are dealt at random to six sites, so
 that nothing differs between sites. Then one mistake is planted. The first table counts alarms where there is none, the
@@ -14,9 +15,12 @@ used in a test until the checks were finished; like the others, they were writte
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +30,9 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from holdfast import TableClassifier
 from holdfast.diagnosis.measurement import Experiment
 from holdfast.diagnosis.soundness import KEYS, Problem, check_table
+from holdfast.diagnosis.soundness.table import CheckedTable
+from holdfast.diagnosis.soundness.units import check_units
+from holdfast.environments import split_environments
 from holdfast.tables.diagnosis import TableSubject, diagnose_rows
 from holdfast.tables.roles import TableOptions, read_rows
 
@@ -135,7 +142,9 @@ def some(column: str, value: float, share: float, *, everywhere: bool = False) -
     """Write a number in a share of the rows of one site, or of all."""
 
     def plant(t: Patients, g: np.random.Generator) -> Patients:
-        rows = (g.random(len(t.y)) < share) & ((t.sites == ODD) | everywhere)
+        there = (t.sites == ODD) | everywhere
+        rows = (g.random(len(t.y)) < share) & there
+        rows[np.flatnonzero(there)[0]] |= not rows.any()  # else nothing is planted
         return t._replace(X=t.X.assign(**{column: t.X[column].mask(rows, value)}))
 
     return plant
@@ -155,6 +164,30 @@ def copied(share: float) -> Plant:
         return Patients(t.X.iloc[order].reset_index(drop=True), t.y[order], t.sites[order])
 
     return plant
+
+
+def in_a_part(t: Patients, g: np.random.Generator) -> Patients:
+    """Write creatinine of two in five rows of a site in another unit."""
+    rows = (t.sites == ODD) & (g.random(len(t.y)) < 0.4)
+    return t._replace(X=t.X.assign(creatinine=t.X["creatinine"].mask(rows, (t.X["creatinine"] * 88.4).round())))
+
+
+def exchanged_columns(t: Patients, g: np.random.Generator) -> Patients:
+    """Exchange two columns at a site."""
+    X, rows = t.X.copy(), t.sites == ODD
+    X.loc[rows, ["age", "sodium"]] = X.loc[rows, ["sodium", "age"]].to_numpy()
+    return t._replace(X=X)
+
+
+def far(t: Patients, g: np.random.Generator) -> Patients:
+    """Multiply five values by a million."""
+    rows = g.permutation(np.flatnonzero(t.sites == ODD))[:5]
+    return t._replace(X=t.X.assign(creatinine=t.X["creatinine"].mask(np.isin(np.arange(len(t.y)), rows), 1e6)))
+
+
+def two_spellings(t: Patients, g: np.random.Generator) -> Patients:
+    """Write a third of a site's rows in capitals."""
+    return t._replace(sites=np.where((t.sites == ODD) & (g.random(len(t.y)) < 1 / 3), ODD.upper(), t.sites))
 
 
 def near_copied(column: str) -> Plant:
@@ -254,6 +287,10 @@ KINDS = {
         "marker 2",
         apart=True,
     ),
+    "a unit in 40 % of the rows": Kind(in_a_part, "unit", "creatinine", ODD),
+    "two columns exchanged": Kind(exchanged_columns, "columns_exchanged", "age", ODD),
+    "five values of a million": Kind(far, "far_values", "creatinine", ODD),
+    "a site in two spellings": Kind(two_spellings, "site_spelling"),
     "a column twice": Kind(add("age2", lambda t, g: t.X["age"]), "copied_column", "age2"),
 }
 
@@ -266,10 +303,14 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="show the kinds that are measured last, too")
     parser.add_argument("--kind", action="append", choices=list(KINDS), help="show this kind only; can be repeated")
     parser.add_argument("--sites", action="store_true", help="count sites that are said to stand apart instead")
+    parser.add_argument("--cuts", action="store_true", help="count units that are named in real tables instead")
     parser.add_argument("--speed", action="store_true", help="time `diagnose` instead")
     asked = parser.parse_args()
     if asked.speed:
         print_speed()
+        return
+    if asked.cuts:
+        print_cuts(Path(os.environ["HOLDFAST_TEST_DATA"]))
         return
     if asked.sites:
         print_odd_sites(asked.draws)
@@ -356,6 +397,27 @@ def differing_sites(
     experiment = Experiment(subject, n_jobs=1, random_state=0)
     known, new, *_ = experiment.ask_all((), elsewhere_too=False)
     return tuple(found.name for found in experiment.odd_sites(new, known))
+
+
+def print_cuts(folder: Path) -> None:
+    """Print the units that are named in real tables, of which each site is left out, and in each pair of sites."""
+    from trust import CHOSEN_ON, HELD_OUT, read_frame
+
+    n_cuts = n_named = 0
+    for name in CHOSEN_ON + HELD_OUT:
+        if name == "vader":
+            continue  # words, no columns
+        X, _, environments = read_frame(name, folder)
+        sites = np.unique(environments)[:12]
+        cuts = [environments != site for site in sites]
+        cuts += [np.isin(environments, pair) for pair in combinations(sites, 2)]
+        for kept in cuts:
+            table = CheckedTable(X[kept], split_environments(environments[kept], int(kept.sum())), None, frozenset())
+            found = [problem for problem in check_units(table) if problem.key != "size"]
+            n_cuts, n_named = n_cuts + 1, n_named + bool(found)
+            for problem in found:
+                print(f"{name}: {problem.column} in {', '.join(problem.sites)} {problem.evidence}", flush=True)
+    print(f"{n_named} of {n_cuts} tables")
 
 
 def print_speed() -> None:

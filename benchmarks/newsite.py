@@ -442,7 +442,7 @@ def _forecast_table(records: list[dict[str, Any]]) -> list[str]:
         widths = [[{"key": r["key"], "width": r[key][2] - r[key][1]} for r in mine] for mine in groups]
         row(name, [f"{_mean(mine, 'width'):.0f}" if mine else "" for mine in widths])
     ranked = [[{"key": r["key"], "auroc": r["auroc"]} for r in mine if r["auroc"]] for mine in groups]
-    for name, place in (("AUROC out of fold", 4), ("**AUROC, holdfast**", 1)):
+    for name, place in (("AUROC out of fold", 4), ("AUROC, holdfast", 1)):
         apart = [[r | {"error": abs(r["auroc"][place] - r["auroc"][0])} for r in mine] for mine in ranked]
         row(name, [f"{_mean(mine, 'error'):.1f}" if mine else "" for mine in apart])
     held = [[r["auroc"][2] <= r["auroc"][0] <= r["auroc"][3] for r in mine] for mine in ranked]

@@ -243,8 +243,9 @@ def sizes(record: Record) -> str:
     lines = []
     ends: dict[str, str] = {}
     for row in record["rows"]:
-        cells = [f"{row[call]:.2g}" if call in row else "stopped" for call in calls]
-        ratios = {call: f"{row[call] / row['ordinary']:.0f}" for call in compared if call in row}
+        found = {call: row[call] for call in calls if row.get(call) is not None}
+        cells = [f"{found[c]:.2g}" if c in found else "refused" if c in row else "stopped" for c in calls]
+        ratios = {call: f"{found[call] / found['ordinary']:.0f}" for call in compared if call in found}
         size = f"{row['to']:,} {row['grows']}"
         lines.append((size, *cells, *(ratios.get(call) for call in compared)))
         if compared[0] in ratios:

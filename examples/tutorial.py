@@ -15,7 +15,7 @@ in the file. It correlates with the diagnosis, but not equally at every clinic.
 # The table
 # ---------
 #
-# In Aarhus the note agrees with the diagnosis in 97 % of the samples, in Bergen in 85 % and in Cork in 70 %. Delft,
+# In Aarhus the note agrees with the diagnosis in 97 % of the samples, in Bergen in 85 % and in Cork in 70 %. In Delft,
 # where the model will be used next, the note mostly contradicts the diagnosis.
 
 import matplotlib.pyplot as plt
@@ -135,8 +135,8 @@ print("identical:", np.array_equal(same.predict_proba(plain), expected))
 # --------------
 #
 # Now rows of Delft arrive, without labels. ``check`` says whether the model can be used there, which accuracy to
-# expect, and what the note means in Delft. ``adapt`` would use the note in its new sense. It refuses here: when Cork
-# played the new clinic, that did harm. With 50 labeled rows, ``recalibrate`` looks whether the probabilities hold.
+# expect, and what the note means in Delft. ``adapt`` would use the note in its new sense. It refuses here, because it
+# did harm when Cork was treated as the new clinic. With 50 labeled rows, ``recalibrate`` corrects the probabilities.
 
 print(stable.check(table[~known]))
 labeled = np.flatnonzero(~known)[:50]

@@ -343,7 +343,7 @@ class CautionPathDisplay(_Display):
         ax : matplotlib axes, optional
         """
         fitted = _fitted(estimator, "path_", "CautionPathDisplay")
-        figure = path_figure(fitted.path_)
+        figure = path_figure(fitted.path_, fitted.verdict_)
         if figure is None:
             raise InputError("The classifier was fitted on one environment, so there is no path to draw.")
         return cls(figure, float(fitted.verdict_.caution)).plot(ax)

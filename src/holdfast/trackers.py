@@ -26,6 +26,8 @@ from holdfast.reports import estimator_page, write_report
 from holdfast.saving import load, read_manifest
 from holdfast.saving import save as save_estimator
 from holdfast.tables.classifier import TableClassifier
+from holdfast.tables.model import TableModel
+from holdfast.tables.regression import TableRegressor, load_model
 
 __all__ = ["MLflowTracker", "Tracker", "WandbTracker"]
 
@@ -64,15 +66,15 @@ class Tracker:
 
         Parameters
         ----------
-        model : TableClassifier, or another fitted estimator
+        model : TableClassifier, TableRegressor, or another fitted estimator
         test : table or (X, y, environments), optional
-            Labeled rows to score it on: a file or frame for a `TableClassifier`, rows for all others.
+            Labeled rows to score it on: a file or frame for a model of a table, rows for all others.
         report : bool
             Whether to write the HTML report, for estimators with environments.
         save : bool
             Whether to write the saved model.
         """
-        method = model.method_ if isinstance(model, TableClassifier) else model
+        method = model.pipeline_[-1] if isinstance(model, TableModel) else model
         self.write_parameters(_parameters(model, method))
         metrics = _found(method)
         if test is not None:
@@ -83,7 +85,7 @@ class Tracker:
                 write_report(estimator_page(method), Path(folder) / "report.html")
                 self.write_file(Path(folder) / "report.html")
             if save:
-                write = model.save if isinstance(model, TableClassifier) else partial(save_estimator, model)
+                write = model.save if isinstance(model, TableModel) else partial(save_estimator, model)
                 write(Path(folder) / "model")
                 self.write_model(Path(folder) / "model")
 
@@ -116,7 +118,8 @@ def _found(method: Any) -> dict[str, float]:
     if verdict is not None:
         found |= {"price": verdict.price.value, "gain_if_vanished": verdict.gain[0]}
         found |= {"gain_if_reversed": verdict.gain[1], "forecast": verdict.forecast.value}
-        found |= {f"accuracy_out_of_fold/{site}": both.fitted for site, both in verdict.by_environment.items()}
+        measure = {"R²": "r2"}.get(verdict.measure, verdict.measure)
+        found |= {f"{measure}_out_of_fold/{site}": both.fitted for site, both in verdict.by_environment.items()}
     return {name: value for name, value in found.items() if np.isfinite(value)}
 
 
@@ -129,6 +132,11 @@ def _by_site(model: Any, test: Any) -> dict[str, float]:
         found = {f"accuracy/{row.name}": row.accuracy.value for row in rows}
         found |= {f"{score}/{row.name}": getattr(row, score) for score in scores for row in rows}
         return {name: float(value) for name, value in found.items() if np.isfinite(value)}
+    if isinstance(model, TableRegressor):
+        scored = model.evaluate(test)
+        pairs = [(site, name) for site in scored.report.sites for name in ("r2", "rmse")]
+        by_site = {f"{name}/{site.name}": float(getattr(site, name).value) for site, name in pairs}
+        return {"r2/all rows": scored.r2, "rmse/all rows": scored.rmse} | by_site
     X, y, environments = test
     right = np.asarray(model.predict(X)) == np.asarray(y)
     what: dict[str, Any] = {"what": "test's environments", "error": EnvironmentsError, "example": "frame['site']"}
@@ -202,7 +210,7 @@ class _PyfuncModel:
 def _load_pyfunc(path: str) -> _PyfuncModel:
     """Load a model for `mlflow.pyfunc`, which calls this by name; no code of the model's is run."""
     is_table = "table" in read_manifest(path)["extra"]
-    return _PyfuncModel(TableClassifier.load(path) if is_table else load(path))
+    return _PyfuncModel(load_model(path) if is_table else load(path))
 
 
 class WandbTracker(Tracker):

@@ -170,7 +170,7 @@ def test_a_score_of_any_tool_is_measured_without_fitting(holdfast, tmp_path):
     assert "fit 1 of" not in outcome.err
     assert "risk at every site (95 % intervals)" in outcome.out
     text = page.read_text(encoding="utf-8")
-    for title in ("Calibration by site", "Decision curves", "Stated risk by outcome", "For TRIPOD-Cluster"):
+    for title in ("Calibration by site", "Decision curves", "Predicted risk by outcome", "For TRIPOD-Cluster"):
         assert f"<figcaption>{title}</figcaption>" in text or f'<p class="caption">{title}</p>' in text
     found = holdfast("diagnose", tmp_path / "rows.csv", *OPTIONS, "--score", "risk", "--json").json
     assert [site["name"] for site in found["clinical"]["sites"]] == list(SITES)

@@ -8,7 +8,9 @@ import unicodedata
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 
+from holdfast.cli import app
 from holdfast.cli.terminal import counting, escape, in_options, showing_progress, showing_stages
 
 RED, TURNED = "\x1b[31mBoston\x9b0m", "\u202ereversed\x07"
@@ -109,6 +111,13 @@ def test_escape_leaves_text_alone():
     """Letters of any script, emoji and line ends stay."""
     assert escape("Zürich 東京 😀 a\nb") == "Zürich 東京 😀 a\nb"
     assert escape("\t\r\x00\x7f\u2028\ud800") == "\\t\\r\\x00\\x7f\\u2028\\ud800"
+
+
+def test_a_switch_is_typed_without_a_value(monkeypatch):
+    """A parameter that is True is the option alone."""
+    command = typer.main.get_command(app).commands["fit"]
+    monkeypatch.setattr("holdfast.cli.terminal._running", [command])
+    assert in_options("Pass overwrite=True, or method='erm'.") == "Pass --overwrite, or --method erm."
 
 
 def test_parameters_stay_where_no_command_runs():

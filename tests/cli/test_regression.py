@@ -24,12 +24,13 @@ def test_diagnose_fit_evaluate_predict(holdfast, tmp_path):
     assert "label 'cost' is numeric, so this is a regression; --task classification" in found.err
     assert "R², RMSE and mean error at left-out sites" in found.out
     assert found.out.rstrip().endswith("--task regression --out model")
-    assert "RMSE at each site, the model not having seen it" in page.read_text(encoding="utf-8")
+    assert "RMSE at each site when it is left out" in page.read_text(encoding="utf-8")
     fitted = holdfast("fit", file, *OPTIONS, "--out", tmp_path / "model", "--json")
     assert (fitted.json["method"], fitted.json["verdict"]["fitted"]) == ("stable", "ordinary")
     scored = holdfast("evaluate", tmp_path / "model", file, "--json").json
     assert 0.85 < scored["overall"]["r2"] < 0.95
     assert [site["name"] for site in scored["sites"]] == ["Boston", "Chicago", "Denver"]
+    assert "next site" not in scored["answer"]  # the rows that it was fitted on
     out = tmp_path / "predictions.csv"
     assert holdfast("predict", tmp_path / "model", file, "--keep", "site", "--out", out).code == 0
     assert list(pd.read_csv(out).columns) == ["site", "prediction"]
@@ -56,14 +57,29 @@ def test_a_column_that_reverses_is_named_by_both_commands(holdfast, tmp_path):
     assert "--method pi has no setting --caution 0.0" in refused.err
 
 
+def test_what_is_wrong_with_the_data_comes_first(holdfast, tmp_path):
+    """`diagnose` and `fit` name a column in another unit, and the next command converts it."""
+    file = write_costs(tmp_path / "costs.csv")
+    frame = pd.read_csv(file)
+    weight = np.random.default_rng(1).normal(80, 12, len(frame)).round(1)
+    frame["weight"] = np.where(frame["site"] == "Denver", (2.2046 * weight).round(1), weight)
+    frame.to_csv(file, index=False)
+    found = holdfast("diagnose", file, *OPTIONS, "--out", tmp_path / "page.html")
+    said = " ".join(found.out.split())
+    assert said.startswith("`weight` is about 2.2 times as large in Denver as elsewhere")
+    assert "Is the data sound?" in said and "--scale weight@Denver=1/2.20462" in said
+    assert "Correct the data first" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert holdfast("fit", file, *OPTIONS, "--out", tmp_path / "model", "--json").json["advice"]["rule"] == "wrong_data"
+
+
 def test_what_belongs_to_classifiers_is_refused(holdfast, tmp_path):
     """Thresholds, recalibration and other commands say that the model is one of numbers."""
     file, model = write_costs(tmp_path / "costs.csv"), tmp_path / "model"
     holdfast("fit", file, *OPTIONS, "--method", "pi", "--out", model)
     outcome = holdfast("evaluate", model, file, "--threshold", "0.5")
     assert "is a regression model, which has no --threshold" in outcome.err
-    assert "--adapt and --recalibrate do not go with" in holdfast("predict", model, file, "--adapt").err
-    assert "is a model of numbers" in holdfast("check", model, file).err
+    assert "which --adapt and --recalibrate do not support" in holdfast("predict", model, file, "--adapt").err
+    assert "is a regression model" in holdfast("check", model, file).err
     assert "is an amount, not a class" in holdfast("fit", file, *OPTIONS, "--task", "classification", "--out", "x").err
     assert "There is no --task 'ranking'" in holdfast("diagnose", file, *OPTIONS, "--task", "ranking").err
 

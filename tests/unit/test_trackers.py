@@ -11,6 +11,7 @@ from holdfast.exceptions import MissingExtraError
 from holdfast.neural.estimator import NeuralClassifier
 from holdfast.saving import load
 from holdfast.tables.classifier import TableClassifier
+from holdfast.tables.regression import TableRegressor
 from holdfast.trackers import MLflowTracker, Tracker, WandbTracker
 
 N = 300
@@ -62,6 +63,19 @@ def test_a_fit_on_a_table_is_logged_whole():
     assert kept.parameters["label"] == "ill"
     assert kept.files == [("report.html", "<!DOCTYPE html>")]
     assert kept.loaded is not None
+
+
+def test_a_regressor_of_a_table_is_logged_whole():
+    """R² and RMSE by site, the verdict in R², and a model that is loaded again."""
+    table = TABLE.assign(ill=3.0 * TABLE["age"] + GENERATOR.normal(size=N))
+    model = TableRegressor(label="ill", environment="site").fit(table)
+    with Kept() as kept:
+        kept.log_fit(model, test=table)
+    ((_, metrics),) = kept.metrics
+    assert metrics["r2/all rows"] == pytest.approx(model.score(table))
+    assert {"rmse/B", "r2/A (new)", "r2_out_of_fold/B", "price"} <= set(metrics)
+    assert kept.parameters["class"] == "StableRegressor"
+    np.testing.assert_array_equal(kept.loaded.predict(model.roles_.features(table)), model.predict(table))
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.exceptions.HoldfastWarning")

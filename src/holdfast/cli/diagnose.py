@@ -42,6 +42,7 @@ from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import ParameterError
 
 if TYPE_CHECKING:
+    from holdfast.diagnosis.advice import Recommendation
     from holdfast.diagnosis.scores import ScoreDiagnosis
     from holdfast.diagnosis.values import Diagnosis
     from holdfast.tables.roles import TableRows
@@ -167,7 +168,7 @@ def diagnose(
             progress=step,
         )
     words = [*columns.words(), *(("--weight", weight) if weight else ()), "--estimator", estimator]
-    following = next_command(table, words, found, out)
+    following = next_command(table, words, found.recommendation, out)
     if out is not None:
         from holdfast.reports import diagnosis_page, write_report
 
@@ -191,12 +192,13 @@ def _diagnose_numbers(
     as_json: bool,
 ) -> None:
     """Diagnose a model of an amount: R², RMSE and mean error at sites left out."""
+    from holdfast.diagnosis.words import say as tell
     from holdfast.tables.regression import diagnose_regression
 
     with counting("fit") as step:
         found = diagnose_regression(rows, estimator=estimator, random_state=fits.seed, progress=step)
     words = [*columns.words(), *(("--weight", weight) if weight else ()), "--estimator", found.estimator]
-    following = command_line("holdfast", "fit", table, *words, "--task", "regression", "--out", free_name("model"))
+    following = next_command(table, [*words, "--task", "regression"], found.recommendation, out)
     if out is not None:
         from holdfast.reports import regression_page, write_report
 
@@ -213,6 +215,10 @@ def _diagnose_numbers(
             print_text("Which columns?")
             for line in (found.verdict.answer, *(finding.sentence for finding in found.verdict.columns)):
                 print_text(line, indent="  ")
+        say("")
+        print_text("Is the data sound?")
+        for line in [tell(problem, found.label) for problem in found.problems] or ["Nothing stands out."]:
+            print_text(line, indent="  ")
         if out is not None:
             say("")
             say(f"Wrote {out}.")
@@ -242,9 +248,8 @@ def _print_scores(found: ScoreDiagnosis, out: Path | None) -> None:
         say(f"Wrote {out}.")
 
 
-def next_command(table: str, words: list[str], found: Diagnosis, out: Path | None) -> str:
+def next_command(table: str, words: list[str], advice: Recommendation, out: Path | None) -> str:
     """Return the command that follows from a recommendation."""
-    advice = found.recommendation
     first, *more = advice.command
     if first == "fit":
         return command_line("holdfast", "fit", table, *words, *more, "--out", free_name("model"))

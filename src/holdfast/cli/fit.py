@@ -101,7 +101,6 @@ def fit(
     last epoch. Use torchrun to train a network with several processes or GPUs.
     """
     from holdfast.diagnosis.advice import decide_early, mending_options
-    from holdfast.diagnosis.answer import lead
     from holdfast.stable.verdict import verdict_of
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.stages import stages_summary
@@ -165,9 +164,7 @@ def fit(
         words = [*columns.words(), *mending_options(blocking), "--estimator", chosen.estimator]
         following = command_line("holdfast", "diagnose", table, *words)
     answer = _answer(result) if verdict is None else verdict.answer
-    if blocking:
-        answer = f"The saved classifier was fitted on the rows as they are. {answer}"
-    answer = lead(rows.problems, columns.label, answer)
+    answer = _after_problems(rows, answer, "classifier")
     remarks = () if verdict is None else verdict.remarks
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, remarks))
 
@@ -186,6 +183,7 @@ def _fit_numbers(
     as_json: bool,
 ) -> None:
     """Fit and save a model of an amount."""
+    from holdfast.diagnosis.advice import decide_early, mending_options
     from holdfast.tables.regression import TableRegressor
 
     if report is not None:
@@ -206,13 +204,15 @@ def _fit_numbers(
         **model.names,
         "task": "regression",
         "verdict": None if verdict is None else verdict.to_dict(),
+        "advice": decide_early(rows.problems, verdict).to_dict(),
+        "problems": [problem.to_dict() for problem in rows.problems],
         "n_rows": len(rows.y),
         "label": columns.label,
         "seed": fits.seed,
         "out": out,
     }
-    following = command_line("holdfast", "diagnose", table, *columns.words(), "--estimator", model.names["estimator"])
-    following = f"{following} --task regression"
+    words = [*columns.words(), *mending_options(rows.problems), "--estimator", model.names["estimator"]]
+    following = command_line("holdfast", "diagnose", table, *words, "--task", "regression")
 
     def body() -> None:
         for remark in () if verdict is None else verdict.remarks:
@@ -222,8 +222,17 @@ def _fit_numbers(
         say("")
         say(f"Saved the model to {out}.")
 
-    answer = answer if verdict is None else verdict.answer
+    answer = _after_problems(rows, answer if verdict is None else verdict.answer, "model")
     show(answer, result, following=following, as_json=as_json, body=body)
+
+
+def _after_problems(rows: TableRows, answer: str, what: str) -> str:
+    """Return the answer with what is wrong with the data before it."""
+    from holdfast.diagnosis.answer import lead
+
+    if any(problem.is_headline for problem in rows.problems):
+        answer = f"The saved {what} was fitted on the rows as they are. {answer}"
+    return lead(rows.problems, rows.roles.label, answer)
 
 
 @contextmanager

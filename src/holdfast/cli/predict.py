@@ -62,7 +62,9 @@ def predict(
     result: dict[str, Any] = {"out": out}
     if isinstance(fitted, TableRegressor):
         if adapt or recalibrate is not None:
-            raise ParameterError(f"{folder} is a model of numbers, which --adapt and --recalibrate do not go with.")
+            raise ParameterError(
+                f"{folder} is a regression model, which --adapt and --recalibrate do not support. Leave them out."
+            )
         result["task"] = "regression"
     else:
         if adapt:

@@ -326,6 +326,8 @@ def in_options(text: str) -> str:
         if typed is None or not typed.startswith("--"):
             return match[0]
         value = value.strip("'\"")
+        if value == "True":
+            return typed
         if value.startswith("frame["):  # a column of a frame
             value = "COL"
         return f"{typed} {shlex.quote(value)}" if value else typed

@@ -1,9 +1,9 @@
 """Synthetic tables: Gaussian stable features, and unstable ones that agree with the label more or less often.
 
-The classes' stable features are unit Gaussians around the corners of a regular simplex. An unstable feature is a unit
-Gaussian around the corner of a *code* that is the label with the environment's agreement, else another one. Two columns
-of noise come along. Noisy stable features are the ordinary case: the best stable classifier errs often, so that a row
-whose label an environment's classifier gets wrong is as often one whose stable feature misleads.
+The stable features of each class are unit Gaussians around a corner of a regular simplex. An unstable feature is a unit
+Gaussian around the corner of a *code*. The code is the label with the environment's agreement as probability, else
+another class. Two columns of noise are added. With noisy stable features the best stable classifier errs often. Then
+many rows that an environment's classifier gets wrong are rows whose stable feature misleads.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The linear unit tests of invariance (Aubin et al., 2021): Examples 2 and 3, plain and scrambled.
 
-Ten columns: five are related to the label in the same way everywhere, five are spurious. Example 2: the spurious block
-follows the label (cows on grass), more or less so in each environment, and is a hundred times larger. Example 3: the
-spurious block has a mean of its own in each environment, drawn from N(0, 1). "s" stands for scrambled: the columns are
-multiplied by a random orthogonal matrix, so that no single column is stable. The test shuffles the spurious block.
+There are ten columns: five have the same relation with the label everywhere, five are spurious. In Example 2 the
+spurious block follows the label (cows on grass), more or less in each environment, and is a hundred times larger. In
+Example 3 the spurious block has a mean of its own in each environment, drawn from N(0, 1). "s" stands for scrambled: a
+random orthogonal matrix mixes the columns, so that no single column is stable. In the test the spurious block is
+shuffled.
 """
 
 from __future__ import annotations

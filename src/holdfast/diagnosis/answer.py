@@ -46,7 +46,14 @@ def find(found: Diagnosis) -> str:
     if found.odd_sites and found.recommendation.rule in ("odd_labels", "odd_rates"):
         return _say_odd(found)
     if found.recommendation.rule == "tells_nothing":
-        return f"The columns tell nothing about `{found.label}`: {numbers}."
+        (new, known), (label, share) = found.areas, found.usual
+        right = f"accuracy {found.mean('new'):.0%}, always predicting {label}: {share:.0%}"
+        return (
+            f"The columns do not predict `{found.label}`: the AUROC of an ordinary model is {new:.2f} at a site it "
+            f"has not seen, and {known:.2f} at a site it has seen ({right})."
+        )
+    if found.state in ("holds", "miscalibrated") and found.recommendation.rule == "unstable":
+        return f"So far an ordinary model holds at a site it has not seen: {numbers}. The next site may differ more."
     if found.state == "holds":
         return f"An ordinary model holds at a site it has not seen: {numbers}."
     if found.state == "unclear":
@@ -240,15 +247,19 @@ def _advise_keep(found: Diagnosis) -> Recommendation:
 
 
 def _advise_repair(found: Diagnosis) -> Recommendation:
+    return advise_repair(found.problems, found.label)
+
+
+def advise_repair(problems: Sequence[Problem], label: str) -> Recommendation:
     """Recommend to mend the data first."""
-    columns = tuple(dict.fromkeys(problem.column for problem in found.blocking if problem.column))
+    wrong = [problem for problem in problems if problem.is_headline]
     return Recommendation(
         "repair",
-        headline(found.blocking, found.label)[1],
+        headline(wrong, label)[1],
         "The figures below include this error and may change once it is corrected.",
         "",
-        columns,
-        options=mending_options(found.blocking),
+        tuple(dict.fromkeys(problem.column for problem in wrong if problem.column)),
+        options=mending_options(wrong),
     )
 
 
@@ -367,6 +378,8 @@ def _advise_stable(found: Diagnosis) -> Recommendation:
         sure = "Confidence: low, because with two sites the stable classifier cannot be tried at a left-out site."
     elif tried.is_sure:
         sure = _sureness(found, tried)
+    elif found.verdict.price.value > max(found.verdict.gain):
+        sure = "Confidence: low, because it costs more than it saves. With `--caution 0` the ordinary model is kept."
     else:
         sure = "Confidence: low, because there was no gain at left-out sites. It protects against larger changes."
     return Recommendation(

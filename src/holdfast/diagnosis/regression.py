@@ -16,7 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from holdfast.diagnosis.advice import Action, Facts, Recommendation, State, decide, is_unstable
+from holdfast.diagnosis.answer import advise_repair
 from holdfast.diagnosis.pooling import UNKNOWN, Estimate, Pooled, Scale, make_estimate, pool_sites
+from holdfast.diagnosis.soundness import Problem
+from holdfast.diagnosis.words import headline, say
 from holdfast.environments import listed, split_environments
 from holdfast.exceptions import InputError
 from holdfast.metrics import Interval
@@ -28,6 +31,7 @@ MEASURES: dict[str, Scale] = {"rmse": "log", "bias": "identity"}
 LEVEL = 0.05  # of all tests together
 RMSE_MATTERS = 0.1  # share by which the RMSE is larger where the site was not seen
 BIAS_MATTERS = 0.2  # mean error, in standard deviations of the label
+LEAST_R2 = 0.1  # R² at known sites below which a model is of little use
 UNCLEAR = 0.5  # relative width of the interval of the pooled ratio from which on nothing is promised
 
 
@@ -134,7 +138,7 @@ def _measure(name: str, y: Floats, predicted: Floats) -> SiteErrors:
 
 @dataclass(frozen=True, eq=False)
 class RegressionDiagnosis:
-    """What was found about a model of numbers; `str()` is the answer in words.
+    """What was found about a regression model; `str()` is the answer in words.
 
     Attributes
     ----------
@@ -151,6 +155,8 @@ class RegressionDiagnosis:
     recommendation : Recommendation
     verdict : RegressionVerdict or None
         What `StableRegressor` says about all rows.
+    problems : tuple of Problem
+        What is wrong with the data, the worst first. Those that are headlines come before any verdict.
     """
 
     estimator: str
@@ -164,6 +170,7 @@ class RegressionDiagnosis:
     recommendation: Recommendation
     notes: tuple[str, ...] = ()
     verdict: RegressionVerdict | None = None
+    problems: tuple[Problem, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.finding} {self.recommendation.sentence}"
@@ -179,8 +186,8 @@ class RegressionDiagnosis:
 
     @property
     def finding(self) -> str:
-        """Whether the model breaks at a new site, with its numbers."""
-        return _find(self)
+        """What is wrong with the data; else whether the model breaks at a new site, with its numbers."""
+        return headline(self.problems, self.label)[0] or _find(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -195,6 +202,7 @@ class RegressionDiagnosis:
             "worse": list(self.worse),
             "shifted": list(self.shifted),
             "recommendation": asdict(self.recommendation),
+            "problems": [problem.to_dict() | {"text": say(problem, self.label)} for problem in self.problems],
             "notes": list(self.notes),
             "verdict": None if self.verdict is None else self.verdict.to_dict(),
         }
@@ -210,6 +218,7 @@ def judge_regression(
     label: str,
     notes: Sequence[str] = (),
     verdict: RegressionVerdict | None = None,
+    problems: Sequence[Problem] = (),
 ) -> RegressionDiagnosis:
     """Say what predictions at sites left out (`new`), and with rows of the site (`known`), mean.
 
@@ -220,6 +229,7 @@ def judge_regression(
     estimator, label : str
     notes : sequence of str
     verdict : RegressionVerdict, optional
+    problems : sequence of Problem
     """
     sites = split_environments(environments, len(y))
     at_new, at_known = (regression_report(y, predicted, environments) for predicted in (new, known))
@@ -239,16 +249,44 @@ def judge_regression(
     pooled = pool_sites("ratio", ratios, "log")
     state = _state(pooled, worse, shifted)
     remedy: Action | None = "recalibrate" if state == "miscalibrated" else None
-    rule = decide(Facts(state=state, remedy=remedy, is_unstable=is_unstable(verdict)))
-    if rule.action == "stable" and verdict is not None:
+    facts = Facts(
+        state=state,
+        remedy=remedy,
+        is_unstable=is_unstable(verdict),
+        data_is_wrong=any(problem.is_headline for problem in problems),
+        tells_nothing=_tells_nothing(at_known),
+    )
+    rule = decide(facts)
+    if rule.key == "wrong_data":
+        advice = advise_repair(problems, label)
+    elif rule.key == "tells_nothing":
+        advice = _advise_other_columns(at_known)
+    elif rule.action == "stable" and verdict is not None:
         advice = _advise_stable(verdict)
     else:
         advice = _advise(at_new, state, worse, shifted)
     assert advice.action == rule.action
+    advice = replace(advice, command=rule.command, rule=rule.key)
     sites_found = tuple(worse), tuple(shifted)
     return RegressionDiagnosis(
-        estimator, label, state, at_new, at_known, pooled, *sites_found, advice, tuple(notes), verdict
+        estimator,
+        label,
+        state,
+        at_new,
+        at_known,
+        pooled,
+        *sites_found,
+        advice,
+        tuple(notes),
+        verdict,
+        tuple(problems),
     )
+
+
+def _tells_nothing(known: RegressionReport) -> bool:
+    """Return whether R² at sites that the model has seen is not above 0, and surely low."""
+    r2 = known.pooled_of("r2")
+    return r2 is not None and r2.mean.low <= 0 and r2.mean.high < LEAST_R2
 
 
 def _ratio(new: Floats, known: Floats) -> Estimate:
@@ -282,16 +320,34 @@ def _find(found: RegressionDiagnosis) -> str:
     r2 = found.new.pooled_of("r2")
     share = "" if r2 is None else f" and R² {r2.mean.value:.2f}"
     numbers = f"RMSE {new.mean.value:.3g}{share} there, against RMSE {known.mean.value:.3g} at a site it has seen"
+    both = {
+        site.name: (site.rmse.value, seen.rmse.value)
+        for site, seen in zip(found.new.sites, found.known.sites, strict=True)
+    }
     shifts = {site.name: site.bias.value for site in found.new.sites}
     moved = [f"{abs(shifts[name]):.3g} too {'low' if shifts[name] > 0 else 'high'} in {name}" for name in found.shifted]
+    if found.recommendation.rule == "tells_nothing":
+        return f"The columns do not predict `{found.label}`: {numbers}."
     if found.state == "holds":
         return f"An ordinary model of `{found.label}` holds at a site it has not seen: {numbers}."
     if found.state == "miscalibrated":
         return f"Predictions of `{found.label}` are {listed(moved, most=3)}."
     if found.state == "unclear":
         return f"There are too few rows to say whether a model of `{found.label}` breaks at a new site: {numbers}."
-    where = f", most in {listed(list(found.worse), most=3)}" if found.worse else ""
-    return f"An ordinary model of `{found.label}` breaks at a site it has not seen{where}: {numbers}."
+    worst = max(found.worse, key=lambda name: both[name][0] / both[name][1], default="")
+    most = f" Most is lost in {worst}: RMSE {both[worst][0]:.3g} instead of {both[worst][1]:.3g}." if worst else ""
+    return f"An ordinary model of `{found.label}` breaks at a site it has not seen: {numbers}.{most}"
+
+
+def _advise_other_columns(known: RegressionReport) -> Recommendation:
+    r2 = known.pooled_of("r2")
+    assert r2 is not None
+    return Recommendation(
+        "collect",
+        "Check that labels and columns belong to the same rows, or collect other columns.",
+        f"Even at sites that it has seen, R² is {r2.mean.value:.2f} [{r2.mean.low:.2f} to {r2.mean.high:.2f}].",
+        "",
+    )
 
 
 def _advise_stable(verdict: RegressionVerdict) -> Recommendation:

@@ -318,8 +318,8 @@ def _advise(
         return Recommendation(
             "recalibrate",
             f"Recalibrate the model in {listed(off, most=4)}.",
-            "The ranking carries over, the stated risks do not. Change of the intercept (log-odds) that corrects the "
-            f"level: {listed(shifts, most=6)}.",
+            "The ranking is good there, but the predicted risks are wrong. Change of the intercept (log-odds) that "
+            f"corrects the level: {listed(shifts, most=6)}.",
             sure,
         )
     if state == "unclear":

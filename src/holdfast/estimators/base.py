@@ -67,6 +67,7 @@ from holdfast.rows.reading import (
     read_held_out,
     read_labels,
     read_weights,
+    warn_of_other_order,
 )
 from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import RandomState, Seeding
@@ -124,6 +125,7 @@ class MethodEstimator(BaseEstimator):
             raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
         for name in [name for name in vars(self) if name.endswith("_")]:  # nothing of an earlier fit stays
             delattr(self, name)
+        warn_of_other_order(X, y=y, environments=environments, sample_weight=sample_weight)
         X = self._check_rows(X, reset=True)
         n_rows = count_rows(X)
         targets = self._read_targets(y, n_rows)

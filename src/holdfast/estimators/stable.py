@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import copy
 import html
-import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.environments import label_array, take_rows, unique_labels
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.estimators.mixing import (
     CAUTIONS,
-    N_FOLDS,
     Choice,
     Mixture,
     check_caution,
@@ -28,21 +24,16 @@ from holdfast.estimators.mixing import (
     read_comparable,
     uncompared,
 )
-from holdfast.estimators.pi import PIClassifier
-from holdfast.exceptions import EnvironmentsError, HoldfastWarning, ParameterError, warn
-from holdfast.fitting.calibration import calibrate, class_scores, log_softmax
+from holdfast.estimators.stable_network import ask_folds, check_network, deal_network_folds, fit_pi, from_network
+from holdfast.exceptions import HoldfastWarning, ParameterError, warn
+from holdfast.fitting.calibration import calibrate, log_softmax
 from holdfast.fitting.estimators import (
     code_probabilities,
-    fit_rows,
     has_probabilities,
     has_threshold,
     is_network,
     last_step,
-    network_in,
-    predicted_codes,
-    seeded_clone,
 )
-from holdfast.fitting.folds import deal_evenly
 from holdfast.fitting.logistic import refit_logistic
 from holdfast.metrics import Interval
 from holdfast.newsite.adapt import Adaptation, AdaptedClassifier, adapt, ask_again
@@ -61,13 +52,12 @@ from holdfast.stable.decision import CAUTION, kept_share
 from holdfast.stable.design import make_design
 from holdfast.stable.directions import describe, try_directions
 from holdfast.stable.hypotheses import Posterior, posteriors
-from holdfast.stable.network import NetworkRows, find_network, read_skill
+from holdfast.stable.network import NetworkRows, find_network
 from holdfast.stable.removal import MixedClassifier, Removal, centered, mix_scores, shuffled_partners
 from holdfast.stable.scenarios import Part, Scenarios, ask_out_of_fold, try_scenarios
 from holdfast.stable.verdict import RARE, Accuracy, Verdict, fitted_as
 
 Array = NDArray[np.float64]
-MOST_WORST_CASE = 3  # sites up to which the stable network minimizes the worst half, and not the mean of the halves
 MOST_COPIED = 2**30  # bytes of a memory map that are copied into memory; joblib maps every array above a megabyte
 
 
@@ -192,7 +182,7 @@ class StableClassifier(MethodClassifier):
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         seeding = Seeding(self.random_state)
         estimator = self._coded_estimator(training)
-        _check_network(estimator)
+        check_network(estimator)
         alone = warn_single_environment(training.environments, type(self).__name__)
         if is_mapped(training.X) and training.X.nbytes <= MOST_COPIED:
             training = replace(training, X=np.array(training.X))
@@ -232,7 +222,7 @@ class StableClassifier(MethodClassifier):
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         self.profile_ = None
         sites = [environment.name for environment in training.environments]
-        asked = _ask_folds(self, estimator, training, _network_folds(training, subjects), seeding)
+        asked = ask_folds(self, estimator, training, deal_network_folds(training, subjects), seeding)
         given = training.y, training.environment_codes, training.sample_weight, asked.read_sites(estimator, seeding)
         rows = NetworkRows(asked.ordinary(), asked.stable(), *given)
         anew = False
@@ -240,9 +230,9 @@ class StableClassifier(MethodClassifier):
             anew, rows = rows.choose(asked.started_anew(estimator))
         weights = rows.weights(float(self.caution))
         if weights[1]:
-            pi = _fit_pi(self, estimator, training, seeding, None if anew else self.ordinary_)
+            pi = fit_pi(self, estimator, training, seeding, None if anew else self.ordinary_)
             if is_network(estimator):  # what is saved is how the network is built, not the one that it began with
-                _from_network(pi.estimator_, last_step(estimator).network)
+                from_network(pi.estimator_, last_step(estimator).network)
             total, both = sum(weights), [self.ordinary_, pi.estimator_]
             mixed = mix_scores([rows.ordinary, rows.stable], [weight / total for weight in weights])
             calibration = calibrate(mixed, training.y, training.sample_weight)
@@ -466,179 +456,6 @@ class StableClassifier(MethodClassifier):
         first, _, rest = html.escape(str(self.verdict_)).partition(". ")
         style = "margin:0 0 .8em; padding:.5em .8em; border-left:.3em solid currentColor; max-width:48em"
         return f'<p style="{style}"><strong>{first.rstrip(".")}.</strong> {rest}</p>{diagram}'
-
-
-@dataclass(eq=False, repr=False)
-class _NetworkPI(PIClassifier):
-    """PI that goes on from the ordinary network, with judges that take half the steps.
-
-    So it keeps what the ordinary network has learned, and differs from it where the halves ask for it: networks that
-    are trained anew differ in much else, which hides evidence.
-    """
-
-    _: KW_ONLY
-    ordinary: Any = None  # fitted on the same rows
-
-    def _judge_and_final(self, estimator: Any) -> tuple[Any, Any]:
-        if not is_network(estimator):
-            return estimator, estimator
-        return _half_as_long(estimator), _from_network(clone(estimator), last_step(self.ordinary).network_)
-
-
-def _check_network(estimator: Any) -> None:
-    """Refuse what the trainings of a network would refuse, before the first of them."""
-    network = network_in(estimator)
-    if network is None:
-        return
-    network.check_training()
-    if network.stops_early:
-        raise ParameterError(
-            "patience ends a training whose validation score no longer improves, but StableClassifier trains without "
-            "validation rows. Leave patience out, and set max_epochs."
-        )
-
-
-def _half_as_long(estimator: Any) -> Any:
-    """Return an unfitted network of half the steps."""
-    copied = clone(estimator)
-    network = last_step(copied)
-    network.set_params(steps_per_epoch=-(-network.steps_per_epoch // 2))
-    return copied
-
-
-def _from_network(estimator: Any, network: Any) -> Any:
-    """Return the estimator with another `network` parameter."""
-    last_step(estimator).set_params(network=network)
-    return estimator
-
-
-@dataclass(frozen=True, eq=False)
-class _Fold:
-    """A half of the rows, the classifiers of the others, and the seeds that they were fitted with."""
-
-    asked: NDArray[np.intp]
-    fitted: TrainingRows
-    ordinary: Any
-    pi: PIClassifier
-    seeding: Seeding
-
-
-@dataclass(frozen=True, eq=False)
-class _FoldAnswers:
-    """What classifiers of the other fold say about every row, (n_rows, n_classes)."""
-
-    folds: list[_Fold]
-    training: TrainingRows
-    n_classes: int
-
-    def scores(self, ask: Callable[[_Fold, Any], Array]) -> Array:
-        """Return an answer for each row; `ask` gives those about a fold and its rows."""
-        found = np.zeros((self.training.n_rows, self.n_classes))
-        for fold in self.folds:
-            found[fold.asked] = ask(fold, take_rows(self.training.X, fold.asked))
-        return found
-
-    def ordinary(self) -> Array:
-        """Return the scores of the ordinary classifier."""
-        return self.scores(lambda fold, X: class_scores(fold.ordinary, X, self.n_classes))
-
-    def stable(self) -> Array:
-        """Return the scores of PI."""
-        return self.scores(lambda fold, X: class_scores(fold.pi.estimator_, X, self.n_classes))
-
-    def started_anew(self, estimator: Any) -> Array:
-        """Return the scores of PI with the same judges, whose network does not go on from the ordinary one."""
-
-        def ask(fold: _Fold, X: Any) -> Array:
-            pi = _quietly(lambda: fold.pi.with_final(estimator, fold.fitted, fold.seeding))
-            return class_scores(pi.estimator_, X, self.n_classes)
-
-        return self.scores(ask)
-
-    def left_out(self) -> Array:
-        """Return the scores of the judges of the other sites together."""
-        sites = self.training.environment_codes
-
-        def ask(fold: _Fold, X: Any) -> Array:
-            judges = list(fold.pi.environment_classifiers_.values())
-            answers = np.stack([centered(class_scores(judge, X, self.n_classes)) for judge in judges])
-            others = 1.0 - np.eye(len(judges))[sites[fold.asked]].T  # (n_judges, n_asked)
-            return np.asarray(np.einsum("jr,jrc->rc", others, answers) / (len(judges) - 1))
-
-        return self.scores(ask)
-
-    def read_sites(self, estimator: Any, seeding: Seeding) -> float:
-        """Return how well the site can be read off the input, by the same estimator: 0 chance, 1 always."""
-        asked, X, sites = self.folds[0].asked, self.training.X, self.training.environment_codes
-        reader = _half_as_long(estimator) if is_network(estimator) else estimator
-        fitted = np.setdiff1d(np.arange(self.training.n_rows), asked)
-        reader = fit_rows(seeded_clone(reader, seeding, "sites"), X, sites, fitted, None)
-        return read_skill(predicted_codes(reader, take_rows(X, asked)), sites[asked])
-
-
-def _ask_folds(
-    owner: StableClassifier, estimator: Any, training: TrainingRows, folds: NDArray[np.intp], seeding: Seeding
-) -> _FoldAnswers:
-    """Fit the ordinary classifier, and one on PI's halves to compare it with, without each fold."""
-    asked = []
-    for number in range(N_FOLDS):
-        part, seeds = _rows_of(training, np.flatnonzero(folds != number)), seeding.child("fold", number)
-        ordinary = fit_erm(estimator, part, seeds)
-        pi = _fit_pi(owner, estimator, part, seeds, ordinary)
-        asked.append(_Fold(np.flatnonzero(folds == number), part, ordinary, pi, seeds))
-    return _FoldAnswers(asked, training, len(owner.classes_))
-
-
-def _fit_pi(
-    owner: StableClassifier, estimator: Any, training: TrainingRows, seeding: Seeding, ordinary: Any | None
-) -> PIClassifier:
-    """Fit Predict then Interpolate on rows over class codes, from the ordinary network on, or as PIClassifier does.
-
-    The worst half is in each step, so beyond a few sites the mean of the halves is much cheaper.
-    """
-    worst = not is_network(estimator) or len(training.environments) <= MOST_WORST_CASE
-    settings: dict[str, Any] = {"objective": "max" if worst else "equal", "n_jobs": owner.n_jobs}
-    if ordinary is None:
-        pi = PIClassifier(estimator, random_state=owner.random_state, **settings)
-    else:
-        seed = seeding.integer("pi") % 2**31
-        pi = _NetworkPI(estimator, random_state=seed, ordinary=ordinary, **settings)
-    labels = np.array([environment.label for environment in training.environments], dtype=object)
-    sites, weights = labels[training.environment_codes], training.sample_weight
-    return _quietly(lambda: pi.fit(training.X, training.y, environments=sites, sample_weight=weights))
-
-
-def _quietly(fit: Callable[[], PIClassifier]) -> PIClassifier:
-    """Fit without remarks about halves: they are not the user's concern."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HoldfastWarning)
-        return fit()
-
-
-def _rows_of(training: TrainingRows, rows: NDArray[np.intp]) -> TrainingRows:
-    """Return some of the rows; every environment has some of them."""
-    sites = training.environment_codes[rows]
-    parts = tuple(replace(e, rows=np.flatnonzero(sites == number)) for number, e in enumerate(training.environments))
-    weights = None if training.sample_weight is None else training.sample_weight[rows]
-    return TrainingRows(take_rows(training.X, rows), training.y[rows], parts, weights)
-
-
-def _network_folds(training: TrainingRows, subjects: Any) -> NDArray[np.intp]:
-    """Return a fold for each row, in turn within each environment and label, or by subject."""
-    if subjects is None:
-        order = np.lexsort((np.arange(training.n_rows), training.y, training.environment_codes))
-        return deal_evenly(order, training.environment_codes, N_FOLDS)
-    labels = label_array(
-        subjects, training.n_rows, what="subjects", error=EnvironmentsError, example="frame['patient']"
-    )
-    folds = unique_labels(labels, what="subjects", error=EnvironmentsError)[1] % N_FOLDS
-    for environment in training.environments:
-        if len(np.unique(folds[environment.rows])) < N_FOLDS:
-            raise EnvironmentsError(
-                f"subjects puts all rows of environment {environment.name!r} into one of {N_FOLDS} folds. Each "
-                "environment needs rows of several subjects."
-            )
-    return folds
 
 
 def _has_no_columns(X: Any) -> bool:

@@ -1,6 +1,6 @@
 """scikit-learn's base classes with types, so that type checkers find misspelled parameters.
 
-Of an unknown base class mypy takes any parameter for right, and `PIClassifier(halfs="soft")` would pass.
+If a base class has no types, mypy accepts any parameter, such as `PIClassifier(halfs="soft")`.
 """
 
 from __future__ import annotations

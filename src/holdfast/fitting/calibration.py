@@ -1,9 +1,9 @@
 """Calibrate class probabilities from scores of rows that the classifier was not fitted on.
 
-Soft halves weight a row by the judge's probability of its label, so the probability has to mean what it says: a forest
-or a boosted ensemble asked about its own rows answers with near certainty, and a linear SVM gives scores. Classifiers
-are therefore fitted on folds, asked about the rest, and their log-probabilities z (or scores) are mapped to
-softmax(t·z + b) with the temperature 1/t, and for scores also the offsets b, of least log loss out of fold.
+Soft halves weight a row by the judge's probability of its label, so the probabilities must be calibrated. Forests and
+boosted ensembles are overconfident about their own rows, and a linear SVM has scores only. So classifiers are fitted
+without each fold and asked about it. Their log-probabilities (or scores) z are mapped to softmax(t·z + b). The
+temperature 1/t, and for scores the offsets b, minimize the log loss out of fold.
 """
 
 from __future__ import annotations

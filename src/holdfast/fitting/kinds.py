@@ -1,8 +1,8 @@
 """Protocols: the kinds of estimators, and what the library asks of each.
 
-scikit-learn ships no types: what comes out of its pipelines is `Any` to a type checker. These protocols say what our
-own functions need. Only `Network` is asked for by `isinstance`: scikit-learn's estimators decide when they are asked
-which methods they have, and `isinstance` looks at their classes.
+scikit-learn has no types, so its objects are `Any` to a type checker. These protocols say what our functions need. Only
+`Network` is used with `isinstance`: scikit-learn's estimators decide at run time which methods they have, and
+`isinstance` looks at their classes.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
 """The solver for any estimator with sample weights: Hedge over the groups, with a fit in each round.
 
-Round t fits the estimator with row weights sum_g q_g·p_g(row), judges every group by the rows that a model was *not*
-fitted on (a forest or a boosted ensemble has no risk on its own rows, so nothing would ever be reweighted), and moves q
-towards the groups with the larger risk, q_g proportional to exp(rate · sum_t R_g(f_t)). The average of the rounds then
-approaches the min–max value like sqrt(log(n_groups) / n_rounds) (Freund and Schapire, 1999). The log loss is convex in
-the probability, so that the ensemble that averages probabilities is at least as good as the average of the rounds.
+Round t has three steps. The estimator is fitted with the row weights sum_g q_g·p_g(row). The risk R_g(f_t) of every
+group is measured on rows that the model was *not* fitted on: on its own rows a forest or a boosted ensemble has hardly
+any risk. Then q moves towards the groups of larger risk: q_g is proportional to exp(rate · sum_t R_g(f_t)).
 
-No classifier does better in the worst group than the best one does in the mixture q_t, which is <q_t, R(f_t)> as far as
-the estimator answers q_t best. So the rounds end as soon as the gap
+The average risk of the rounds approaches the min–max value like sqrt(log(n_groups) / n_rounds) (Freund and Schapire,
+1999). The answer is the ensemble that averages the probabilities of all rounds. As the log loss is convex in the
+probability, it is at least as good as the average of the rounds.
+
+No classifier has a lower risk in its worst group than the least risk in the mixture q_t. This is <q_t, R(f_t)>, as far
+as the estimator minimizes the risk of q_t. So the rounds end as soon as this gap is closed:
 
     max_g R_g(ensemble) − max_t <q_t, R(f_t)>
 
-is closed. The rate sqrt(8·log(n_groups) / sum_t range_t²), range_t that of the groups' risks in round t, needs no
-number of rounds, and is the larger the less the groups differ.
+The rate is sqrt(8·log(n_groups) / sum_t range_t²), where range_t is the range of the groups' risks in round t. It needs
+no number of rounds, and it is larger if the groups differ less.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Stage 1: the predictions of every judge for the rows that it was not fitted on.
 
-Everything that follows stands on it: the halves, the worst case, the verdict, comparisons and the report.
+The halves of stage 2, the comparison of methods and the report are made from them.
 """
 
 from __future__ import annotations

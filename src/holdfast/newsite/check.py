@@ -68,8 +68,8 @@ class SiteCheck:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether the model may be used, but its accuracy may be much lower there."""
-        is_low = self.forecast is not None and self.known_accuracy - self.forecast.low > UNCERTAIN
+        """Whether the model may be used, but its accuracy may be much lower there, or nothing is known about it."""
+        is_low = self.forecast is None or self.known_accuracy - self.forecast.low > UNCERTAIN
         return self.advice == "use" and is_low
 
     @property
@@ -215,7 +215,9 @@ def check_site(
     if not fits:
         notes = (*notes, "No accuracy is forecast, because of the columns that do not fit.")
     answers, forecast = summarize(probabilities), None
-    if basis is not None and fits:
+    if basis is None:
+        notes = (*notes, "No accuracy is forecast: only a StableClassifier stores what that needs.")
+    elif fits and not alike:
         if tried is None:
             forecast = forecast_accuracy(basis, answers)
         elif not again(adaptation):

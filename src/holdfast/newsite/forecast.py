@@ -134,7 +134,7 @@ def _interval(value: float, n_rows: int, tried: Sequence[tuple[float, float, int
 def forecast_auroc(basis: ForecastBasis, new: Answers) -> Interval | None:
     """Return the AUROC to expect (95 %): that of the probabilities, less what they promised too much at other sites."""
     sites = [site for site in basis.sites.values() if np.isfinite(site.auroc)]
-    if not sites or not np.isfinite(new.expected_auroc):
+    if not sites or not np.isfinite(new.expected_auroc) or new.n_rows < LEAST_ROWS:
         return None
 
     def estimate(others: Sequence[Answers], at: Answers) -> float:

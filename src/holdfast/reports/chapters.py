@@ -260,8 +260,8 @@ def judges_section(fitted: MethodEstimator) -> Section | None:
         "fold: what a judge reaches at home." + note,
     )
     intro = (
-        "One classifier is fitted on each environment and asked about the others. Where it does worse than at home, it "
-        "has learned something that does not hold there."
+        "One classifier is fitted on each environment and predicts the others. If it is less accurate there than at "
+        "home, it has learned something that does not hold there."
     )
     return Section("Stage 1: judges", intro, (picture,), folded=True)
 
@@ -282,12 +282,12 @@ def partitions_section(fitted: MethodEstimator, maps: tuple[HeatMap, ...]) -> Se
     if remarks:
         blocks.append(Sentences(tuple(remarks), "warning"))
     intro = (
-        "Each judge cuts each other environment into rows that it predicts correctly and rows that it mistakes. "
+        "Each judge divides each other environment into rows that it predicts correctly and rows that it gets wrong. "
         + (
             "These are soft halves: every row is in both, weighted by the judge's probability of being right. "
             if soft
-            else "These are hard halves, as in the paper's pictures: whatever a judge relies on changes sides in them, "
-            "stable or not. "
+            else "These are hard halves, as in the paper's pictures. In them the correlation of every feature that a "
+            "judge uses is reversed, also of stable features. "
         )
         + "Red is a negative correlation with the label, blue a positive one."
     )

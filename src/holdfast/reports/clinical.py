@@ -28,7 +28,7 @@ POOLED, NEXT = "mean over sites", "the next site (95%)"
 
 
 def clinical_section(
-    report: ClinicalReport, title: str, *, where: str = "at every site left out", shown: str = ""
+    report: ClinicalReport, title: str, *, where: str = "at every left-out site", shown: str = ""
 ) -> Section:
     """Return the section of a page with measures, curves and the table for TRIPOD-Cluster.
 
@@ -84,26 +84,26 @@ def calibration_figure(report: ClinicalReport) -> Curves:
     lines = [Line(site.name, curves.risks, curves.calibration[site.name]) for site in shown]
     lines = [line for line in lines if any(map(math.isfinite, line.y))]
     ends = curves.risks[0], curves.risks[-1]
-    ideal = Line("ideal: observed as stated", ends, ends, dashed=True)
+    ideal = Line("ideal: observed = predicted", ends, ends, dashed=True)
     band = None
     if any(map(math.isfinite, curves.pooled)):
         lines.append(Line(POOLED, curves.risks, curves.pooled))
         band = Band(NEXT, curves.risks, curves.next_low, curves.next_high)
     return Curves(
         "Calibration by site",
-        "stated risk",
+        "predicted risk",
         f"observed risk of {report.event}",
         (*lines, ideal),
         POOLED if band is not None else "",
-        note="Below the dashed line the stated risk is too high. Logistic regression on a restricted cubic spline of "
-        "the stated log-odds, pooled by random effects at each risk. Curves leave out the 5% of rows at either end."
+        note="Below the dashed line the predicted risk is too high. Logistic regression on a restricted cubic spline "
+        "of the predicted log-odds, pooled by random effects at each risk. Curves leave out 5% of the rows at each end."
         + _left_out(report, shown),
         band=band,
     )
 
 
 def decision_figure(report: ClinicalReport) -> Panels:
-    """Return net benefit by threshold for all sites and each one: by the stated risk, treating all, treating nobody."""
+    """Return net benefit by threshold, in all and by site: by the predicted risk, treating all, treating nobody."""
     curves, shown = report.curves, _shown(report)
     names = [ALL_SITES, *(site.name for site in shown)]
     nobody = tuple(0.0 for _ in curves.thresholds)
@@ -111,7 +111,7 @@ def decision_figure(report: ClinicalReport) -> Panels:
         (
             name,
             (
-                Line("treat by the stated risk", curves.thresholds, curves.net_benefit[name]),
+                Line("treat by the predicted risk", curves.thresholds, curves.net_benefit[name]),
                 Line("treat everybody", curves.thresholds, curves.treat_all[name], dashed=True),
                 Line("treat nobody", curves.thresholds, nobody, dashed=True),
             ),
@@ -121,7 +121,7 @@ def decision_figure(report: ClinicalReport) -> Panels:
     highest = max(max(curves.treat_all[name]) for name in names)
     return Panels(
         "Decision curves",
-        "threshold: the risk from which on somebody is treated",
+        "threshold: rows with this risk or more are treated",
         "net benefit",
         panels,
         "The model is useful at the thresholds where its line is the highest of the three. Net benefit: events "
@@ -132,7 +132,7 @@ def decision_figure(report: ClinicalReport) -> Panels:
 
 
 def distribution_figure(report: ClinicalReport) -> Panels:
-    """Return how the stated risk is distributed among rows with the event and among others."""
+    """Return how the predicted risk is distributed among rows with the event and among others."""
     curves, shown = report.curves, _shown(report)
     panels = tuple(
         (
@@ -145,8 +145,8 @@ def distribution_figure(report: ClinicalReport) -> Panels:
         for name in (ALL_SITES, *(site.name for site in shown))
     )
     return Panels(
-        "Stated risk by outcome",
-        "stated risk",
+        "Predicted risk by outcome",
+        "predicted risk",
         "share of rows",
         panels,
         "Rows with the event and others, each summing to one. The less they overlap, the better the model ranks."

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
-from holdfast.diagnosis.answer import in_points
+from holdfast.diagnosis.answer import SHIFTS, in_points
 from holdfast.diagnosis.values import Diagnosis, SiteDiagnosis
 from holdfast.environments import listed
 from holdfast.reports.clinical import clinical_section
 from holdfast.reports.findings import effects_figure, range_text
-from holdfast.reports.sections import made_section, profile_blocks, run_next
+from holdfast.reports.sections import OF_RULES, Signal, made_section, profile_blocks, run_next
 from holdfast.reports.values import Answer, Block, Cell, Dot, Dots, Page, Section, Sentences, Shares, Table
 
-SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
+SIGNALS: Mapping[str, Signal] = {
     "breaks": ("bad", "The model breaks at a new site"),
     "miscalibrated": ("caution", "At a new site, the model's probabilities are wrong"),
     "holds": ("good", "The model holds at a new site"),
@@ -23,8 +23,8 @@ MOST_AT_TOP = 8  # sites in the picture of the answer
 MOST_SITES = 12  # that figures show; tables have all
 NEW, KNOWN, ELSEWHERE = "has not seen this site", "has seen this site", "at the other sites"
 LIMITS = (
-    "Leaving sites out shows how the model does at places that differ from one another as much as these do. It "
-    "cannot show what happens at a place that differs more."
+    "The results are about sites that differ from these as much as these differ from one another. They do not show "
+    "what happens at a site that differs more."
 )
 HELP = {
     "other patients": "The new rows are rare among the training rows, or harder for any model. Labeled rows of "
@@ -33,9 +33,9 @@ HELP = {
     "other relations": "The model uses effects that are different there: see questions 3 and 4.",
 }
 MEANINGS = {
-    "other patients": "covariate shift: the features are distributed differently, P(x) changes",
-    "other rates": "label shift: classes are more or less frequent than the columns explain",
-    "other relations": "concept shift: the effects of columns differ, P(y | x) changes",
+    "other patients": "the features are distributed differently, P(x) changes",
+    "other rates": "classes are more or less frequent than the columns explain",
+    "other relations": "the effects of columns differ, P(y | x) changes",
 }
 
 
@@ -74,8 +74,8 @@ def diagnosis_page(
 def _answer(found: Diagnosis, following: str) -> Answer:
     signal, text = SIGNALS[found.state]
     advice = found.recommendation
-    if found.blocking:
-        signal, text = "bad", "Correct the data first"
+    if (rule := "wrong_data" if found.blocking else advice.rule) in OF_RULES:
+        signal, text = OF_RULES[rule]
     elif found.state == "holds" and advice.action != "keep":
         signal = "caution"
         text += ", but uses columns whose effects differ" if advice.action == "stable" else ", but can be improved"
@@ -89,10 +89,10 @@ def _answer(found: Diagnosis, following: str) -> Answer:
     if found.forecast is not None:
         what = "accuracy to expect" if found.by_rank else "to expect"
         rows.append((f"{what} at the next site{found.forecast_of}", range_text(found.forecast)))
-    what = "Means over sites" if found.by_rank else "Shares of all rows"
+    what = "means over sites" if found.by_rank else "shares of all rows"
     note = (
-        f"{what}, on rows that the model was not fitted on (`fit` takes fewer folds, so its numbers differ a little). "
-        "The forecast for the next site (95%) is the one that `fit` gives."
+        f"Out of sample, {what}. `fit` uses fewer folds, so its numbers differ a little. The forecast for the next "
+        "site (95%) is the same as that of `fit`."
     )
     title = f"{score[:1].upper()}{score[1:]} of the ordinary model"
     numbers = Table(title, (score, "ordinary model"), tuple(rows), note)
@@ -109,7 +109,7 @@ def _top_figure(found: Diagnosis) -> Dots:
     left_out = f" The {len(shown)} worst of {len(scores)} sites." if len(shown) < len(scores) else ""
     score = "AUROC" if by_rank else "Accuracy"
     return Dots(
-        f"{score} at each site, the model not having seen it",
+        f"{score} at each site when it is left out",
         "with 95% intervals",
         tuple(Dot(name, score, value.value, value.low, value.high) for name, value in shown),
         left_out.strip(),
@@ -141,8 +141,8 @@ def _breaks_section(found: Diagnosis) -> Section:
         "Accuracy at every site, by whether the model has seen it",
         "accuracy at the site, with 95% intervals",
         tuple(dots),
-        "The same rows both times. Where the upper dot lies left of the lower one, not having seen the site costs "
-        f"accuracy.{which}",
+        "Both dots are for the same rows. If the upper dot is left of the lower one, the model loses accuracy because "
+        f"it has not seen the site.{which}",
         place_title="site",
         percent=True,
     )
@@ -165,8 +165,8 @@ def _breaks_section(found: Diagnosis) -> Section:
     )
     lines = [note[:1].upper() + note[1:] for note in found.notes]
     intro = (
-        "Each site is left out in turn, the model is fitted on the others, and it is asked about the site left out. "
-        "Next to it is a model that was fitted on rows of all sites, asked about rows that it has not seen. "
+        "Each site is left out in turn, and a model fitted on the others predicts its rows. It is compared with a "
+        "model fitted on rows of all sites, on the same rows, which neither model has seen. "
         f"Accuracy lost, mean over sites: {in_points(found.lost)}."
     )
     if found.later is not None:
@@ -181,14 +181,16 @@ def _cause_section(found: Diagnosis) -> Section:
     shown, which = _shown_sites(found)
     places = [("all sites", found.parts), *((site.name, site.split.parts) for site in shown)]
     dots = [
-        Dot(place, name, part.value, part.low, part.high) for place, parts in places for name, part in parts.items()
+        Dot(place, SHIFTS[name], part.value, part.low, part.high)
+        for place, parts in places
+        for name, part in parts.items()
     ]
     figure = Dots(
         f"Where the {found.loss_name} at a new site comes from",
         f"{found.loss_name} at the site minus that at the sites the model was fitted on; 0: no difference",
         tuple(dots),
         "95% intervals, for this model. A negative part makes the site easier. "
-        + " ".join(f"*{name.capitalize()}*: {text}." for name, text in MEANINGS.items())
+        + " ".join(f"*{SHIFTS[name].capitalize()}*: {text}." for name, text in MEANINGS.items())
         + which,
         place_title="site",
         reference=0.0,
@@ -197,13 +199,17 @@ def _cause_section(found: Diagnosis) -> Section:
     lines = []
     if by_score:
         lines.append(
-            f"Hardly any row of the other sites resembles those of {listed(by_score, most=5)} in every column. There, "
-            "rows were compared by the model's score alone, so that a column that is measured otherwise may count as "
-            "other patients or as other relations."
+            f"Hardly any row of the other sites resembles those of {listed(by_score, most=5)} in every column. These "
+            "rows were compared only by the model's score, so a column that is measured differently may count as "
+            "covariate shift or as concept shift."
         )
-    cause = "no part is beyond its interval." if found.cause is None else f"mostly *{found.cause}*. {HELP[found.cause]}"
+    cause = (
+        "the interval of each part includes 0."
+        if found.cause is None
+        else f"mostly *{SHIFTS[found.cause]}*. {HELP[found.cause]}"
+    )
     intro = (
-        f"The {found.loss_name} at a site left out, minus that at the sites the model was fitted on, in three parts. "
+        f"The {found.loss_name} at a left-out site, minus that at the sites the model was fitted on, has three parts. "
         f"Over all sites: {cause}"
     )
     return Section("2. Why?", intro, (figure, *([Sentences(tuple(lines), "warning")] if lines else [])))
@@ -217,7 +223,7 @@ def _columns_section(found: Diagnosis) -> Section:
         return Section(title, "", (Sentences((line,)),))
     figure = effects_figure(found.findings)
     sentences = Sentences(tuple(finding.sentence for finding in found.findings), "finding")
-    intro = "Columns whose relation with the label is not the same at every site, the strongest evidence first."
+    intro = "Columns whose effect on the label differs between sites, the strongest evidence first."
     return Section(title, intro, (sentences, figure) if figure is not None else (sentences,))
 
 
@@ -241,11 +247,11 @@ def _remedy_section(found: Diagnosis, following: str) -> Section:
     lines = Sentences((f"*{found.recommendation.sentence}*", *said), "finding")
     dots = tuple(Dot(r.name, "gain", r.gain.value, r.gain.low, r.gain.high) for r in found.remedies)
     figure = Dots(
-        "What each change would have brought at the sites left out",
+        "Gain of each change at the left-out sites",
         f"{found.loss_name} of the ordinary model minus that with the change; right of 0: better",
         dots,
-        "95% intervals, mean over sites. Recommended is the change of least effort that brings, for sure, at least "
-        "half of what the best one brings; rows of the new site are the greatest effort.",
+        "95% intervals, mean over sites. The simplest change with at least half of the largest gain is recommended; "
+        "collecting rows of the new site counts as the most effort.",
         place_title="change",
         reference=0.0,
     )
@@ -253,7 +259,7 @@ def _remedy_section(found: Diagnosis, following: str) -> Section:
         (r.name, r.gain, r.accuracy, f"{r.n_better} of {len(found.sites)}") for r in found.remedies
     ]
     table = Table(
-        "What each change would have brought, in numbers",
+        "Gain of each change, in numbers",
         ("change", f"gain of {found.loss_name}", "gain of accuracy", "sites better"),
         tuple(rows),
         n_keys=1,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from holdfast.datasets.values import Split
 from holdfast.fitting.estimators import last_step, predicted_codes
@@ -64,21 +65,31 @@ def verdict_answer(verdict: Verdict, advice: Sequence[str] = (), sizes: Mapping[
     """Return the verdict of a `StableClassifier` as the answer at the top of the page; `sizes` are rows by site."""
     signal: Literal["good", "protected", "caution"]
     signal, text = SIGNALS[verdict.fitted]
+    text = text.replace("classifier", verdict.what)
+    measure, known = verdict.measure, verdict.known
     if verdict.network is not None:
         signal, text = NETWORK_SIGNALS[verdict.network.outcome]
     elif not verdict.columns:
         signal, text = "good", NOTHING_CHANGES
         if verdict.is_uncertain:
-            signal, text = "caution", f"{NOTHING_CHANGES}, but accuracy differs much between them"
-            advice = (*advice, "`holdfast diagnose` says why accuracy differs, and what to do at a new environment.")
-    known, title = verdict.known, "Accuracy of the ordinary and of the fitted classifier"
-    note = "Out of fold, mean over environments."
+            signal, text = "caution", f"{NOTHING_CHANGES}, but {measure} differs much between them"
+            advice = (*advice, f"`holdfast diagnose` says why {measure} differs, and what to do at a new environment.")
+    title = f"{_capital(measure)} of the ordinary and of the fitted {verdict.what}"
+    change, low, high = (-value for value in (verdict.price.value, verdict.price.high, verdict.price.low))
+    if measure == "accuracy":
+        note, changed = "Out of fold, mean over environments.", "{:+.1f} points [{:+.1f}, {:+.1f}]"
+        change, low, high = 100 * change, 100 * low, 100 * high
+        asked, expected = "to expect at a new", range_text(verdict.forecast)
+    else:  # of all rows; the forecast has the unit of the label
+        note, changed = "Out of fold, over all rows.", "{:+.3f} [{:+.3f}, {:+.3f}]"
+        asked = "RMSE to expect at a new"
+        expected = f"{verdict.forecast.low:.3g} to {verdict.forecast.high:.3g}"
     if verdict.fitted == "ordinary":
         few: tuple[tuple[Cell, ...], ...] = (
             ("at known environments", known.ordinary),
-            ("to expect at a new one", range_text(verdict.forecast)),
+            (f"{asked} one", expected),
         )
-        numbers = Table(title, ("accuracy", ORDINARY), few, note)
+        numbers = Table(title, (measure, ORDINARY), few, note)
         lines = (*verdict.remarks[:-1], *advice)
         return Answer(verdict.answer, signal, text, numbers, lines, verdict_figure(verdict, sizes or {}))
     places = ("at known environments", "if they vanish", "if they reverse") if verdict.auroc else ()
@@ -90,39 +101,49 @@ def verdict_answer(verdict: Verdict, advice: Sequence[str] = (), sizes: Mapping[
         ("at known environments", known.ordinary, known.fitted),
         ("if the named effects vanish", verdict.vanished.ordinary, verdict.vanished.fitted),
         ("if they reverse", verdict.reversed.ordinary, verdict.reversed.fitted),
-        ("to expect at a new environment", None, range_text(verdict.forecast)),
+        (f"{asked} environment", None, expected),
         *ranks,
     )
-    change, low, high = (-100 * value for value in (verdict.price.value, verdict.price.high, verdict.price.low))
-    note += f" At known environments, accuracy changes by {change:+.1f} points [{low:+.1f}, {high:+.1f}]."
-    numbers = Table(title, ("accuracy", ORDINARY, STABLE), rows, note)
+    note += f" At known environments, {measure} changes by {changed.format(change, low, high)}."
+    numbers = Table(title, (measure, ORDINARY, STABLE), rows, note)
     lines = (*verdict.remarks[2:-1], *advice)
     return Answer(verdict.answer, signal, text, numbers, lines, verdict_figure(verdict, sizes or {}))
 
 
 def verdict_figure(verdict: Verdict, sizes: Mapping[str, int]) -> Dots | None:
-    """Return the accuracy of the fitted classifier at every known environment, and what to expect at the next one."""
+    """Return the accuracy of the fitted classifier at every known environment, and what to expect at the next one.
+
+    Of a model of numbers it is R², without the forecast, which is that of another measure.
+    """
     if not verdict.by_environment:
         return None
+    measure, forecast = verdict.measure, verdict.forecast
     values = sorted(verdict.by_environment.items(), key=lambda pair: pair[1].fitted)
     shown = values[:MOST_AT_TOP]
-    dots = []
-    for name, accuracy in shown:
-        n_rows = sizes.get(str(name), 0)
-        low, high = exact_interval(accuracy.fitted * n_rows, n_rows) if n_rows else (math.nan, math.nan)
-        dots.append(Dot(str(name), "accuracy", accuracy.fitted, float(low), float(high)))
-    forecast = verdict.forecast
-    dots.append(Dot("a new environment (95%)", "accuracy", forecast.value, forecast.low, forecast.high, forecast=True))
+    dots = [_site_dot(verdict, name, measure, accuracy.fitted, sizes) for name, accuracy in shown]
+    if measure == "accuracy":
+        dots.append(Dot("a new environment (95%)", measure, forecast.value, forecast.low, forecast.high, forecast=True))
     rest = f" The {len(shown)} lowest of {len(values)}." if len(values) > len(shown) else ""
     kind = "ordinary" if verdict.fitted == "ordinary" else "fitted"
     return Dots(
-        f"Accuracy of the {kind} classifier by environment",
-        f"accuracy out of fold{', with 95% intervals' if sizes else ''}",
+        f"{_capital(measure)} of the {kind} {verdict.what} by environment",
+        f"{measure} out of fold{', with 95% intervals' if sizes and measure == 'accuracy' else ''}",
         tuple(dots),
         rest.strip(),
         place_title="environment",
-        percent=True,
+        percent=measure == "accuracy",
     )
+
+
+def _site_dot(verdict: Verdict, name: str, series: str, value: float, sizes: Mapping[str, int]) -> Dot:
+    """Return an accuracy with its interval, or an R² without one."""
+    n_rows = sizes.get(str(name), 0) if verdict.measure == "accuracy" else 0
+    low, high = exact_interval(value * n_rows, n_rows) if n_rows else (math.nan, math.nan)
+    return Dot(str(name), series, value, float(low), float(high))
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def range_text(forecast: Interval) -> str:
@@ -168,7 +189,7 @@ def shuffle_features(classifier: Any, training: Split, names: Sequence[str] | No
 
     fitted = last_step(classifier)
     shape: tuple[int, ...] = getattr(training.X, "shape", ())
-    if not hasattr(fitted, "ordinary_") or len(shape) != 2 or shape[1] > RELIED_COLUMNS:
+    if not is_classifier(fitted) or not hasattr(fitted, "ordinary_") or len(shape) != 2 or shape[1] > RELIED_COLUMNS:
         return None
     ordinary = _Ordinary(classifier, fitted)
     pair = {ORDINARY: ordinary, STABLE: classifier}
@@ -203,21 +224,25 @@ def accuracy_section(verdict: Verdict | None, training: Split | None, comparison
         blocks.append(site_accuracies(verdict, Counter(known)))
     if comparison is not None and comparison.dots:
         blocks.append(comparison)
-    return Section("Accuracy by environment", "", tuple(blocks)) if blocks else None
+    measure = "accuracy" if verdict is None else verdict.measure
+    return Section(f"{_capital(measure)} by environment", "", tuple(blocks)) if blocks else None
 
 
 def site_accuracies(verdict: Verdict, sizes: Mapping[str, int]) -> Dots:
-    """Return the accuracy of the ordinary and of the fitted classifier at every known environment, out of fold."""
-    dots = []
-    for name, accuracy in verdict.by_environment.items():
-        n_rows = sizes.get(str(name), 0)
-        for series, value in ((ORDINARY, accuracy.ordinary), (STABLE, accuracy.fitted)):
-            low, high = exact_interval(value * n_rows, n_rows) if n_rows else (math.nan, math.nan)
-            if series == ORDINARY or verdict.fitted != "ordinary":
-                dots.append(Dot(str(name), series, value, float(low), float(high)))
-    note = "Out of fold, with 95% intervals." if sizes else "Out of fold."
-    title = "Accuracy at the known environments"
-    return Dots(title, "accuracy", tuple(dots), note, place_title="environment", percent=True)
+    """Return the accuracy of the ordinary and of the fitted classifier at every known environment, out of fold.
+
+    Of a model of numbers it is R².
+    """
+    dots = [
+        _site_dot(verdict, name, series, value, sizes)
+        for name, accuracy in verdict.by_environment.items()
+        for series, value in ((ORDINARY, accuracy.ordinary), (STABLE, accuracy.fitted))
+        if series == ORDINARY or verdict.fitted != "ordinary"
+    ]
+    is_share = verdict.measure == "accuracy"
+    note = "Out of fold, with 95% intervals." if sizes and is_share else "Out of fold."
+    title = f"{_capital(verdict.measure)} at the known environments"
+    return Dots(title, verdict.measure, tuple(dots), note, place_title="environment", percent=is_share)
 
 
 def effects_figure(findings: Sequence[Finding]) -> Dots | None:
@@ -239,12 +264,13 @@ def effects_figure(findings: Sequence[Finding]) -> Dots | None:
             dots.append(Dot(place, str(name), effect, effect - reach, effect + reach))
         dots.append(Dot(place, "next environment", finding.mean, finding.low, finding.high, forecast=True))
     towards = "its label" if several else shown[0].label
+    what = f"how much larger {towards} is" if shown[0].is_number else f"log-odds of {towards}"
     return Dots(
         "Effect of each unstable column, by environment",
-        f"log-odds of {towards} for one standard deviation more of the column; 0: no relation",
+        f"{what} for one standard deviation more of the column; 0: no relation",
         tuple(dots),
-        "Lines: 95% intervals. Gray bands: where the effect at the next environment is expected (80%). Where a band "
-        f"contains 0, the column may mean nothing there, or the opposite.{rest}",
+        "Lines: 95% intervals. Gray bands: 80% prediction interval of the effect at the next environment. If a band "
+        f"contains 0, the column may have no effect there, or the opposite one.{rest}",
         place_title="column",
         reference=0.0,
     )
@@ -273,15 +299,14 @@ def changes_section(verdict: Verdict | None, audit: Audit | None) -> Section | N
 
 def path_section(points: Sequence[PathPoint], verdict: Verdict | None) -> Section | None:
     """Show what each caution of a `StableClassifier` costs and saves."""
-    figure = path_figure(points)
-    if figure is None or verdict is None or verdict.fitted == "ordinary":
+    if verdict is None or verdict.fitted == "ordinary" or (figure := path_figure(points, verdict)) is None:
         return None
     intro = "What each setting of `caution` costs at known sites, and saves where the columns mislead."
     return Section("Price and gain", intro, (figure,), folded=True)
 
 
-def path_figure(points: Sequence[PathPoint]) -> Curves | None:
-    """Return accuracy by caution: now, if the named effects vanish, and if they reverse."""
+def path_figure(points: Sequence[PathPoint], verdict: Verdict) -> Curves | None:
+    """Return accuracy (of numbers: R²) by caution: now, if the named effects vanish, and if they reverse."""
     if len(points) < 2:
         return None
     x = tuple(float(point.caution) for point in points)
@@ -293,7 +318,8 @@ def path_figure(points: Sequence[PathPoint]) -> Curves | None:
             ("if they reverse", "reversed"),
         )
     )
-    return Curves("Accuracy by caution", "caution: 0 is the ordinary classifier", "accuracy", lines)
+    title = f"{_capital(verdict.measure)} by caution"
+    return Curves(title, f"caution: 0 is the ordinary {verdict.what}", verdict.measure, lines)
 
 
 def features_section(audit: Audit | None, reliance: Reliance | None) -> Section | None:
@@ -327,7 +353,7 @@ def reliance_table(reliance: Reliance) -> Table:
     frame = reliance.to_frame()
     rows = tuple(tuple(_cell(v) for v in row) for row in frame.head(MOST_FINDINGS).itertuples(index=False, name=None))
     columns = tuple(str(name).replace("n_rows", "rows") for name in frame.columns)
-    note = "Fall of accuracy, and share of predictions that change, when a column is shuffled or a word is taken out."
+    note = "Accuracy lost, and share of predictions that change, if a column is shuffled or a word is removed."
     return Table("What the classifiers rely on", columns, rows, note)
 
 

@@ -13,7 +13,7 @@ from holdfast.reports.values import Answer, Block, Cell, Dot, Dots, Page, Sectio
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
     "use": ("good", "The model can be used at this site"),
-    "unsure": ("caution", "The model can be used at this site, but make sure"),
+    "unsure": ("caution", "The model can be used at this site, but check its accuracy"),
     "adapt": ("caution", "The model should be adapted first"),
     "label": ("caution", "Some labels are needed first"),
     "do_not_use": ("bad", "The model cannot be used at this site yet"),
@@ -67,7 +67,7 @@ def _unstable_section(found: SiteCheck) -> Section:
         return Section(
             "Unstable columns",
             "",
-            (Sentences(("Not asked: the model is not a stable classifier, or was recalibrated for a site.",)),),
+            (Sentences(("Not checked: the model is not a stable classifier, or was recalibrated for a site.",)),),
         )
     can = "The classifier can be adapted to these rows."  # nothing was changed yet
     blocks: list[Block] = [Sentences((can if found.adaptation.adapted else found.adaptation.answer,))]
@@ -76,9 +76,9 @@ def _unstable_section(found: SiteCheck) -> Section:
         rows = tuple(
             (r.name, r.weight, r.right, r.error, *(r.known.get(site) for site in sites)) for r in found.relations
         )
-        note = "The share of rows in which a column says what it said at the known sites, found without labels."
+        note = "Share of rows in which a column agrees with the label as at the known sites, estimated without labels."
         header = ("column", "weight", "right here", "standard error", *sites)
-        blocks.append(Table("What unstable columns say", header, rows, note, n_keys=1))
+        blocks.append(Table("Unstable columns at this site", header, rows, note, n_keys=1))
     return Section("Effects of unstable columns there", "Learned from these rows without labels.", tuple(blocks))
 
 
@@ -86,7 +86,7 @@ def _predictions_section(found: SiteCheck) -> Section:
     rows = tuple(found.predicted.items())
     return Section(
         "Predictions",
-        "What the model says about these rows.",
+        "The model's predictions for these rows.",
         (Table("Share of each predicted class", ("class", "share"), rows, n_keys=1),),
     )
 

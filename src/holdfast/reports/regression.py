@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from holdfast.diagnosis.regression import RegressionDiagnosis
 from holdfast.environments import listed
-from holdfast.reports.sections import made_section, run_next
+from holdfast.reports.sections import OF_RULES, Signal, made_section, run_next
 from holdfast.reports.values import Answer, Cell, Dot, Dots, Page, Section, Sentences, Table
 
-SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
+SIGNALS: Mapping[str, Signal] = {
     "breaks": ("bad", "The model breaks at a new site"),
     "miscalibrated": ("caution", "Predictions are shifted at some sites"),
     "holds": ("good", "The model holds at a new site"),
@@ -49,7 +49,7 @@ def regression_page(
 
 
 def _answer(found: RegressionDiagnosis, following: str) -> Answer:
-    signal, text = SIGNALS[found.state]
+    signal, text = OF_RULES.get(found.recommendation.rule, SIGNALS[found.state])
     rows: list[tuple[Cell, ...]] = [
         (NAMES[p.measure], f"{p.mean.value:.3g}", f"{p.next_site.low:.3g} to {p.next_site.high:.3g}")
         for p in found.new.pooled
@@ -70,7 +70,7 @@ def _figure(found: RegressionDiagnosis) -> Dots:
         dots.append(Dot("the next site (95%)", "RMSE", pooled.mean.value, next_site.low, next_site.high, forecast=True))
     rest = len(found.new.sites) - len(shown)
     note = f"The {len(shown)} largest of {len(found.new.sites)} sites." if rest else ""
-    title = "RMSE at each site, the model not having seen it"
+    title = "RMSE at each site when it is left out"
     return Dots(title, "with 95% intervals", tuple(dots), note, place_title="site")
 
 

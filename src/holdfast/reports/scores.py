@@ -35,7 +35,7 @@ def score_page(
     """
     sites = [site.name for site in found.clinical.sites]
     n_rows = sum(site.n_rows for site in found.clinical.sites)
-    intro = "Nothing was fitted: the stated risks were compared with what happened, at each site."
+    intro = "Nothing was fitted: the predicted risks were compared with the outcomes at each site."
     return Page(
         title,
         f"{n_rows:,} rows of {len(sites)} sites: {listed(sites)}. The model is given: {found.name}.",
@@ -53,7 +53,7 @@ def score_page(
 def _answer(found: ScoreDiagnosis, following: str) -> Answer:
     signal, text = SIGNALS[found.state]
     if found.problems:
-        signal, text = "bad", "Mend the data first"
+        signal, text = "bad", "Correct the data first"
     report = found.clinical
     rows: list[tuple[Cell, ...]] = []
     for measure, name in (

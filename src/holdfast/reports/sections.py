@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.diagnosis.profile import Profile
 from holdfast.machine import versions
 from holdfast.reports.values import Block, Cell, Section, Sentences, Table
 
+Signal = tuple[Literal["good", "caution", "bad", "unknown"], str]  # color and badge of an answer
+OF_RULES: Mapping[str, Signal] = {  # rules of the advice that come before how the model does
+    "wrong_data": ("bad", "Correct the data first"),
+    "tells_nothing": ("bad", "There is no model to keep"),
+}
 MOST_REMARKS = 6  # about columns that do not fit
 
 

@@ -16,11 +16,15 @@ from holdfast.exceptions import (
     EnvironmentsError,
     FeaturesError,
     HoldfastError,
+    HoldfastWarning,
     InputTypeError,
     LabelsError,
     ParameterError,
+    warn,
 )
 from holdfast.seeding import Seeding
+
+MOST_MEAN_WEIGHT = 1.5  # mean above which weights that are not whole numbers are probably those of a survey
 
 
 def read_column(y: Any) -> NDArray[Any]:
@@ -122,7 +126,29 @@ def read_weights(sample_weight: Any, n_rows: int) -> Weights | None:
         )
     if weights.sum() <= 0:
         raise FeaturesError("sample_weight is zero in every row. Give at least some rows a positive weight.")
+    counted = weights[weights > 0]
+    if (counted != np.round(counted)).any() and counted.mean() > MOST_MEAN_WEIGHT:
+        warn(
+            f"Weights say how many rows each row stands for, so these {n_rows:,} rows count as {weights.sum():,.0f}. "
+            "Divide weights of a survey by their mean.",
+            HoldfastWarning,
+        )
     return weights
+
+
+def warn_of_other_order(X: Any, **others: Any) -> None:
+    """Say which labels have the index of X in another order: rows are read by position."""
+    index: Any = getattr(X, "index", None)
+    for name, values in others.items():
+        own: Any = getattr(values, "index", None)
+        if not all(getattr(one, "is_unique", False) for one in (index, own)):
+            continue  # no index of pandas, or one that does not tell rows apart
+        if len(index) == len(own) and not index.equals(own) and index.isin(own).all():
+            warn(
+                f"{name} has the index of X in another order. Rows are read by position. If the index tells which rows "
+                f"belong together, pass {name}.loc[X.index].",
+                HoldfastWarning,
+            )
 
 
 def read_groups(group_labels: Any, n_rows: int) -> tuple[NDArray[np.intp], tuple[str, ...]] | None:

@@ -1,9 +1,10 @@
 """Save XGBoost, LightGBM and CatBoost models as text, which is checked before their loaders read it.
 
-Their compiled loaders follow the numbers in a file as they are: branches, columns, categories, sizes. So every file is
-parsed here first, each number that is followed is checked, and the loader is handed what was checked, written anew.
-The binary formats (UBJSON, cbm) cannot be looked into that way and are not used. Parameters are a list, too: none that
-reads or writes files, opens connections or runs code. Saving makes the same checks.
+The compiled loaders of these libraries trust the numbers in a file: branches, columns, categories and sizes. A changed
+number can make them read outside of their memory. So we parse each file first and check every such number. The loader
+then gets a file that is written anew from what was checked. Binary formats (UBJSON, cbm) cannot be checked in this way
+and are not used. Parameters must be on a list, too; none of them reads or writes files, opens connections or runs code.
+The same checks run when a model is saved.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Checks of loaded and saved objects: numbers and parameters that could do harm are refused.
 
-scikit-learn's compiled code follows numbers without asking: a tree's branches, the counts of support vectors, the
-labels of neighbors, the columns of a one-hot matrix. Parameters can make an estimator read files or start processes.
-Everything that is loaded passes `check_value`, and so does everything that is saved, so that nobody finds out later.
+The compiled code of scikit-learn trusts the numbers of a fitted estimator: the branches of a tree, the counts of
+support vectors, the labels of neighbors, the columns of a one-hot matrix. Some parameters make an estimator read files
+or start processes. `check_value` runs on everything that is loaded. It also runs on everything that is saved, so that a
+model that cannot be loaded is refused when it is saved.
 """
 
 from __future__ import annotations

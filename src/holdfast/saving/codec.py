@@ -1,13 +1,19 @@
 """Encode estimators as JSON and arrays, and decode them, without pickle.
 
-Text, numbers, booleans, None and lists stand for themselves. Everything else is a node `{"$": tag, …}` with a tag from
-the table at the end of this file: dictionaries keep their order and the type of their keys, tuples stay tuples, arrays
-and tensors go to safetensors files, random generators are their state. An object of ours, or of scikit-learn's, is its
-class's name and its attributes (`holdfast.saving.sklearn_parts` has the rest of scikit-learn); a class of ours that
-knows better gives `get_state() -> (json, arrays)` and `from_state(json, arrays)`, used once it is fitted. Boosters go
-to one file of their own each (`holdfast.saving.boosters`). A class or function of the user's that a network is built by
-is its import path, which is followed only where the caller of `load` trusts it by name. What is on no list is refused
-when saving.
+Text, numbers, booleans, None and lists are written as they are. Every other value is a node `{"$": tag, …}`; the table
+of tags is at the end of this file.
+
+| value | is written as |
+|---|---|
+| dictionary, tuple | its items; keys keep their type and order |
+| array, tensor | a key into a safetensors file |
+| random generator | its state |
+| object of ours, or a scikit-learn estimator | the name of its class, and its attributes (see `sklearn_parts`) |
+| fitted object of ours that has `get_state` | what `get_state() -> (json, arrays)` returns; `from_state` reads it |
+| booster | a file of its own (see `boosters`) |
+| class or function of the user | its import path; `load` follows it only if the caller trusts it by name |
+
+A value that is on no list is refused when it is saved.
 """
 
 from __future__ import annotations

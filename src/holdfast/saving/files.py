@@ -1,7 +1,8 @@
 """Write files atomically, lock them, and read only ordinary files of limited size.
 
-Everything that holdfast writes goes through `new_file` or `new_folder`: a fresh temporary name in the same folder,
-created exclusively and locked, one open descriptor, flushed, renamed, and the folder flushed.
+Every file is written by `new_file`, and every folder by `new_folder`. They use a new temporary name in the same folder,
+which is created exclusively and locked. The content is flushed to the disk, the name is replaced in one step, and the
+folder is flushed.
 """
 
 from __future__ import annotations

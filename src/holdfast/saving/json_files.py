@@ -1,8 +1,8 @@
 """JSON files with a checksum inside, and records in this form.
 
-The canonical form has sorted keys, no spaces, ASCII only and one newline at the end. The checksum is that of the
-canonical form without the key `sha256`. A file is accepted only when its bytes are exactly those that its content would
-be written as, so that even a change which means the same (`1e5` and `1E5`) is refused.
+The canonical form has sorted keys, no spaces, ASCII characters only, and one newline at the end. The checksum is the
+SHA-256 of the canonical form without the key `sha256`. A file is accepted only if its bytes are exactly the canonical
+form of its content. So a change that means the same, such as `1E5` for `1e5`, is refused, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Saved models: an estimator as a folder with a manifest of checksums.
 
-The folder says what is in it: `manifest.json` has the size and SHA-256 of every file, and a checksum of its own.
-Training checkpoints are the same folder with another `kind`.
+`manifest.json` lists the size and SHA-256 of every file, and has a checksum of its own. Training checkpoints are the
+same kind of folder with another `kind`.
 """
 
 from __future__ import annotations
@@ -317,8 +317,7 @@ def check_target(path: Path, kind: str, *, overwrite: bool) -> None:
         )
     if not overwrite:
         raise SavedModelError(
-            f"{str(path)!r} holds a saved {kind} already. Pass overwrite=True (--overwrite on the command line) to "
-            "replace it, or choose another folder."
+            f"{str(path)!r} holds a saved {kind} already. Pass overwrite=True to replace it, or choose another folder."
         )
 
 

@@ -1,8 +1,8 @@
 """The list of scikit-learn, scipy and numpy classes that may be saved, and how they are encoded.
 
-An estimator, and most of what it holds, is its class's name and its attributes. Parts of compiled code, such as trees
-and losses, are the arguments and the state that `copy` would use. A name in a file reaches a class or function only if
-it is on a list here. Numbers that compiled code follows are checked when everything is built, in `checks`.
+An estimator is written as the name of its class and its attributes. Compiled parts, such as trees and losses, are
+written as the arguments and the state that `copy` would use. A name in a file reaches a class or function only if it is
+on a list here. Numbers that compiled code trusts are checked in `checks`, once the object is built.
 """
 
 from __future__ import annotations

@@ -58,6 +58,9 @@ class Finding:
         Whether the label is a number.
     level : str
         Of a category with two values, the one that the effects are about.
+    has_direction : bool
+        Whether the effects are about larger values and one class. False for categories with several values, and for
+        labels with several classes: there a positive effect says that the feature predicts the label as usual.
     """
 
     feature: str
@@ -74,6 +77,7 @@ class Finding:
     high: float = float("nan")
     is_number: bool = False
     level: str = ""
+    has_direction: bool = True
 
     @property
     def named(self) -> bool:
@@ -90,11 +94,17 @@ class Finding:
         if self.mean < 0:
             weakest, strongest = strongest, weakest
         what = f"{self.level!r}" if self.level else "a higher value"
+        hardly = abs(self.effects[weakest]) < min(
+            abs(self.effects[strongest]) / 4, 2 * self.errors.get(weakest, np.inf)
+        )
         raises = "raises" if self.mean >= 0 else "lowers"
         odds = self.label if self.is_number else f"the odds of {self.label}"
-        if self.effects[weakest] * self.effects[strongest] < 0:
+        if not self.has_direction:
+            less = "misleading" if self.effects[weakest] < 0 else "hardly seen" if hardly else "weaker"
+            how = f"it is strongest in {strongest}, and {less} in {weakest}"
+        elif self.effects[weakest] * self.effects[strongest] < 0:
             how = f"{what} {raises} {odds} in {strongest}, and does the opposite in {weakest}"
-        elif abs(self.effects[weakest]) < min(abs(self.effects[strongest]) / 4, 2 * self.errors.get(weakest, np.inf)):
+        elif hardly:
             how = f"{what} {raises} {odds} in {strongest}, and hardly in {weakest}"
         else:
             how = f"{what} {raises} {odds}, more so in {strongest} than in {weakest}"
@@ -148,6 +158,7 @@ def find(
             float(mean - half),
             float(mean + half),
             level=columns.names[feature[0]].removeprefix(f"{name}=") if is_one_of_two else "",
+            has_direction=len(classes) == 2 and len(feature) == 1,
         )
     return found
 

@@ -1,7 +1,8 @@
 """Fit XGBoost and LightGBM on folders larger than the memory, also with several workers of a cluster.
 
-XGBoost asks for one block after the other, LightGBM for row groups, first for some rows of each, to choose the bins. On
-a cluster each worker reads files of its own, and all build every tree together, by messages of the library.
+XGBoost reads block after block. LightGBM first reads some rows of each row group to choose the bins, and then row group
+after row group. Both keep only the number of each value's bin. On a cluster each worker reads its own files, and all
+workers build every tree together by the messages of the library.
 """
 
 from __future__ import annotations

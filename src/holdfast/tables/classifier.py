@@ -537,7 +537,7 @@ class TableClassifier(TableModel):
         super()._check_kind(folder, extra)
         if extra.get("task") == "regression":
             raise SavedModelError(
-                f"{folder} is a model of numbers. 'holdfast predict' and 'holdfast evaluate' take it, and "
+                f"{folder} is a regression model. Use 'holdfast predict' and 'holdfast evaluate', or load it with "
                 "holdfast.tables.regression.TableRegressor.load."
             )
 

@@ -1,10 +1,9 @@
 """Compare methods: every method with the same estimator, scored at environments left out.
 
-With three or more environments each is left out in turn, and a method is scored there. With two there is no third to
-leave out; rows are then held out inside both, and a method's score is its accuracy in the worst half that the
-environments' classifiers cut of the held-out rows. That is a proxy: methods that minimize the risk of such halves (PI's
-worst case) have an advantage by construction, and with noisy labels the mistaken halves favor classifiers that know
-little. No test data is looked at in either case.
+With three or more environments, each is left out in turn, and the methods are scored there. With two, no third one can
+be left out. Then rows of both are held out, and the classifiers of the environments cut them into halves. The score of
+a method is its accuracy in the worst half. This score is a proxy. It favors methods that minimize the risk of the worst
+half, such as PI. With noisy labels it favors classifiers that know little. No test data is used in either case.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Decimal = Literal["decimal point", "decimal comma", "decimal last"]  # the last: a point or a comma, whichever is last
-DECIMALS = get_args(Decimal)
+DECIMALS: tuple[Decimal, ...] = get_args(Decimal)
 WRITTEN = re.compile(
     r"(?P<sign>[+-]?)(?P<before>[$€£¥]?)\s?(?!0\d)(?P<number>(\d{1,3}([.,' \u00a0]\d{3})+|\d+)([.,]\d+)?)"
     r"\s?(?P<after>[%‰$€£¥]|EUR|USD)?"

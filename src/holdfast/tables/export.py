@@ -1,9 +1,9 @@
 """Convert classifiers of tables to ONNX: preprocessing, estimator and labels in one file.
 
-Estimators are converted by skl2onnx, boosters by onnxmltools or CatBoost, networks by torch. The preprocessing, and the
-mixture around the estimators, are written here with operators of ONNX itself: skl2onnx 1.20 has neither indicators of
-missing values nor rare levels. Numbers of a table are one input (n_rows, n_numbers) of doubles with NaN for missing
-ones; levels are one input (n_rows, n_levels) of texts, where a missing one is the text "missing".
+skl2onnx converts estimators, onnxmltools or CatBoost convert boosters, and torch converts networks. The preprocessing
+and the mixture of estimators are built here from operators of ONNX, because skl2onnx 1.20 supports neither indicators
+of missing values nor infrequent levels. The model has two inputs. Numbers are doubles of shape (n_rows, n_numbers), and
+NaN if missing. Levels are texts of shape (n_rows, n_levels), and the text "missing" if missing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Read tables from files, URLs, standard input and data frames; errors name what is broken.
 
-CSV files have a header line. Separator, decimal sign and encoding are found out, and said where they are not the usual
-(`.csv` with commas, `.tsv` with tabs, points, UTF-8). Empty cells and the words in `MISSING` count as missing. Types
-are inferred over the whole file: whole numbers, decimals, true/false, ISO dates, text. Whole numbers too long for 64
-bits stay text, so that no two identifiers are merged.
+CSV files have a header line. Separator, decimal sign and encoding are detected. A note names what is unusual: other
+separators than commas in `.csv` and tabs in `.tsv`, decimal commas, and other encodings than UTF-8. Empty cells and the
+words in `MISSING` are missing values. Types are inferred from the whole file: whole numbers, decimals, true/false, ISO
+dates, text. Whole numbers too long for 64 bits stay text, so that no two identifiers become equal.
 """
 
 from __future__ import annotations

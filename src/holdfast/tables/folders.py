@@ -1,7 +1,8 @@
 """Read folders of Parquet files as one table, also those larger than the memory.
 
-Of a folder beyond the memory a random sample of the rows is read, 20,000 of each environment where there are as many.
-It decides what the columns are, their preprocessing and the verdict. `holdfast.tables.passes` then fits on all rows.
+From a folder beyond the memory, a random sample of the rows is read, with 20,000 rows of each environment if there are
+as many. The sample decides the kinds of columns, their preprocessing and the verdict. Then all rows are fitted on by
+`holdfast.tables.passes`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Fit on all rows of a folder larger than the memory, in passes over its blocks.
 
-Logistic regressions, also PI's judges, are fitted by Newton's method, and PI's worst case by quadratic programs. Every
-pass adds up gradients and curvatures block by block: memory does not grow with the rows. Blocks are tasks of
-`holdfast.parallel`, and their sums are added in the same order wherever they ran. Boosters ask for the blocks
+Logistic regressions, also the judges of PI, are fitted by Newton's method, and PI's worst case by quadratic programs.
+Each pass adds up gradients and curvatures block by block, so memory does not grow with the number of rows. Blocks are
+tasks of `holdfast.parallel`. Their sums are added in the same order wherever they ran. Boosters read the blocks
 themselves (`holdfast.tables.boosting`).
 """
 

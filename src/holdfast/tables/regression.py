@@ -78,7 +78,7 @@ class RegressionEvaluation:
             place = "known" if worst.name in self.known else "new"
             answer += f"; the largest RMSE is {worst.rmse.value:.3g}, in {worst.name} ({place})"
         pooled = self.report.pooled_of("rmse")
-        if pooled is not None:
+        if pooled is not None and not self.known:  # rows of sites that it was fitted on say little about the next one
             answer += f". At the next site expect an RMSE of {pooled.next_site.low:.3g} to {pooled.next_site.high:.3g}"
         return answer + "."
 
@@ -208,7 +208,7 @@ class TableRegressor(RegressorMixin, TableModel):
     @classmethod
     def _check_kind(cls, folder: str | os.PathLike[str], extra: Mapping[str, Any]) -> None:
         if not is_regression(extra):
-            raise SavedModelError(f"{folder} is not a model of numbers. Load it with TableClassifier.load.")
+            raise SavedModelError(f"{folder} is not a regression model. Load it with TableClassifier.load.")
 
 
 def is_regression(extra: Mapping[str, Any]) -> bool:
@@ -273,7 +273,15 @@ def diagnose_regression(
     name = find_regressor(estimator) if isinstance(estimator, str) else type(estimator).__name__
     verdict = fit_stable_regressor(rows, estimator=estimator, random_state=random_state).verdict_
     return judge_regression(
-        rows.y, new, known, names, estimator=name, label=rows.roles.label, notes=rows.notes, verdict=verdict
+        rows.y,
+        new,
+        known,
+        names,
+        estimator=name,
+        label=rows.roles.label,
+        notes=rows.notes,
+        verdict=verdict,
+        problems=rows.problems,
     )
 
 

@@ -81,8 +81,9 @@ def table_notes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
         verb = "look" if prose[1:] else "looks"
         notes.append(f"{quoted} {verb} like free text; pass text={prose[0]!r} to use the words")
     for column in schema.columns:
-        if column.storage in DECIMALS and (text := written_number(frame[column.name])):
-            number = read_numbers(frame[column.name][frame[column.name] == text], column.storage)[0].iloc[0]
+        decimal = next((known for known in DECIMALS if known == column.storage), None)
+        if decimal and (text := written_number(frame[column.name])):
+            number = read_numbers(frame[column.name][frame[column.name] == text], decimal)[0].iloc[0]
             notes.append(f"{column.name!r} has numbers such as {text!r}, read as {number:g}")
     by_words: dict[tuple[str, ...], list[str]] = {}
     for name in schema.names("categorical"):

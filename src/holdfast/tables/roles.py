@@ -197,11 +197,9 @@ class TableRows:
         """Return some of the rows."""
         columns = {name: getattr(self, name) for name in ("y", "environments", "sample_weight", "subjects")}
         frames = {name: getattr(self, name) for name in ("features", "attributes")}
-        return replace(
-            self,
-            **{name: None if values is None else values[rows] for name, values in columns.items()},
-            **{name: None if frame is None else frame.iloc[rows] for name, frame in frames.items()},
-        )
+        taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in columns.items()}
+        taken |= {name: None if frame is None else frame.iloc[rows] for name, frame in frames.items()}
+        return replace(self, **taken)
 
     def counted(self) -> TableRows:
         """Return the rows whose weight is above 0."""

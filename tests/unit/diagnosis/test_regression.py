@@ -5,6 +5,7 @@ import pytest
 
 from holdfast.diagnosis.pooling import Estimate, pool_sites
 from holdfast.diagnosis.regression import judge_regression, regression_report
+from holdfast.diagnosis.soundness import Problem
 from holdfast.exceptions import InputError
 
 SITES = np.repeat(["Aachen", "Berlin", "Essen", "Köln"], 250)
@@ -67,7 +68,8 @@ def test_a_model_that_needs_the_site_breaks():
     worse = np.where(SITES == "Essen", predicted + np.random.default_rng(0).normal(0, 2, len(y)), predicted)
     found = judge_regression(y, worse, predicted, SITES, estimator="ridge", label="cost")
     assert (found.state, found.worse) == ("breaks", ("Essen",))
-    assert "breaks at a site it has not seen, most in Essen" in str(found)
+    assert "breaks at a site it has not seen: RMSE " in str(found)
+    assert "Most is lost in Essen: RMSE 2.07 instead of 0.978." in str(found)
 
 
 def test_equal_sites_are_not_named():
@@ -87,3 +89,24 @@ def test_shapes_are_checked():
     """One prediction for every label."""
     with pytest.raises(InputError, match=r"y has shape \(2,\) and predicted \(3,\)"):
         regression_report([1, 2], [1, 2, 3], ["a", "a"])
+
+
+def test_columns_that_tell_nothing_are_no_model_to_keep():
+    """Labels without any relation to the columns: R² is 0 even where the site was seen."""
+    generator = np.random.default_rng(0)
+    y, sites = generator.normal(size=900), np.repeat(["a", "b", "c"], 300)
+    told = 0.02 * generator.normal(size=900)
+    found = judge_regression(y, told, told, sites, estimator="ridge", label="cost")
+    assert (found.recommendation.rule, found.recommendation.action) == ("tells_nothing", "collect")
+    assert found.finding.startswith("The columns do not predict `cost`: RMSE ")
+
+
+def test_wrong_data_come_before_any_verdict():
+    """An identifier is the headline, with the option that mends it."""
+    generator = np.random.default_rng(0)
+    y, sites = generator.normal(size=900), np.repeat(["a", "b", "c"], 300)
+    problem = Problem("identifier", "repair", "id", (), {"kind": "growing", "n_values": 900}, ("--drop", "id"))
+    found = judge_regression(y, 0.8 * y, 0.8 * y, sites, estimator="ridge", label="cost", problems=[problem])
+    assert str(found) == "`id` grows from row to row: it looks like an identifier. Leave `id` out."
+    assert (found.recommendation.rule, found.recommendation.options) == ("wrong_data", ("--drop", "id"))
+    assert found.recommendation.command == ("diagnose",)

@@ -414,10 +414,11 @@ def test_a_site_of_another_kind_has_no_other_unit(seed):
     assert headlines(X, y, np.where(sites == "infants", "adults", "infants")) == []
 
 
-def test_two_columns_that_are_exchanged_at_one_site():
-    """They are named together, and not taken for two wrong units."""
+@pytest.mark.parametrize("spread", [15, 4])
+def test_two_columns_that_are_exchanged_at_one_site(spread):
+    """They are named together, and not taken for two wrong units; their spreads may differ."""
     X, y, sites = patients()
-    X["pressure"] = np.random.default_rng(3).normal(132, 15, len(y)).round()
+    X["pressure"] = np.random.default_rng(3).normal(132, spread, len(y)).round()
     odd = sites == "Köln"
     X.loc[odd, ["age", "pressure"]] = X.loc[odd, ["pressure", "age"]].to_numpy()
     (problem,) = check_table(X, y, sites)

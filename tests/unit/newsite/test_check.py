@@ -321,7 +321,17 @@ def test_copies_of_one_row_are_no_site():
     found = model.check(new.iloc[[0] * 100])
     assert found.advice == "label"
     assert found.notes[-1] == "All 100 rows are equal, so they say as little about the site as one row."
+    assert found.forecast is found.auroc is None
     assert not model.check(new.iloc[[0] * 99 + [1]]).alike
+
+
+def test_a_method_without_forecast_is_not_called_safe():
+    """Its columns fit, and that is all that is known: labels are asked for to make sure."""
+    known = known_hospitals().drop(columns="scanner")
+    found = TableClassifier(label="ill", environment="site", method="erm").fit(known).check(new_site())
+    assert found.advice == "use"
+    assert found.is_unsure
+    assert found.notes[-1] == "No accuracy is forecast: only a StableClassifier stores what that needs."
 
 
 def test_quantiles_are_those_of_numpy():
@@ -404,7 +414,7 @@ def test_a_code_that_was_rare_is_no_misfit():
     new = pd.DataFrame({name: (generator.random(200) < 0.25).astype(float) for name in ("gap", "never")})
     (found,) = profile.check(new)
     assert found.name == "never"
-    assert found.sentence.endswith("they have 0 only.")
+    assert "outside the range of the known sites (0 only)" in found.sentence
 
 
 def test_an_unstable_column_that_is_constant_there(model):

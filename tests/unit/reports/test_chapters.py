@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import ERMClassifier, PIClassifier, PIRegressor, StableClassifier
+from holdfast import ERMClassifier, PIClassifier, PIRegressor, StableClassifier, StableRegressor
 from holdfast.auditing import Audit
 from holdfast.auditing.results import Finding
 from holdfast.datasets import load_dataset
@@ -248,7 +248,7 @@ def test_signals(fitted, columns, signal, uncertain):
     verdict = SimpleNamespace(
         fitted=fitted, columns=columns, known=score, vanished=score, reversed=score, price=interval, forecast=interval,
         answer="Answer.", is_uncertain=uncertain, auroc={"known": score, "vanished": score, "reversed": score},
-        by_environment={"A": score}, network=None,
+        by_environment={"A": score}, network=None, measure="accuracy", what="classifier",
         remarks=("more", "forecast") if fitted == "ordinary" else ("a", "b", "more", "forecast"),
     )  # fmt: skip
     answer = verdict_answer(verdict, ["Next."])
@@ -515,3 +515,22 @@ def test_nothing_to_compare():
     """No method is refused."""
     with pytest.raises(InputError, match=r"methods is empty"):
         compare_on_rows({}, TEST)
+
+
+def test_a_page_about_a_model_of_numbers_says_r2_and_rmse():
+    """R² is no accuracy, and the forecast of the RMSE has the unit of the label."""
+    generator = np.random.default_rng(0)
+    site, age = np.repeat(["Boston", "Chicago", "Denver"], 300), generator.normal(size=900)
+    cost = age + generator.normal(size=900)
+    device = np.where(site == "Denver", -1, 1) * cost + generator.normal(size=900)
+    X = np.column_stack([age, device])
+    model = StableRegressor().fit(X, cost, environments=site)
+    page = estimator_page(model, Evidence(training=Split(X, cost, site)))
+    assert page.answer.numbers.title == "R² of the ordinary and of the fitted model"
+    forecast = model.verdict_.forecast
+    expected = ("RMSE to expect at a new environment", None, f"{forecast.low:.3g} to {forecast.high:.3g}")
+    assert expected in page.answer.numbers.rows
+    assert [dot.place for dot in page.answer.figure.dots] == ["Denver", "Chicago", "Boston"]
+    text = render_report(page)
+    assert "how much larger the label is for one standard deviation more of the column" in text
+    assert "accuracy" not in text.partition("How this was made")[0].lower()

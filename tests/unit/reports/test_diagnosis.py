@@ -51,16 +51,16 @@ def test_every_question_has_its_picture(found):
     page = diagnosis_page(found)
     titles = [block.title for block in page.blocks() if isinstance(block, Dots)]
     assert titles == [
-        "Accuracy at each site, the model not having seen it",
+        "Accuracy at each site when it is left out",
         "Accuracy at every site, by whether the model has seen it",
         "Where the log loss at a new site comes from",
         "Effect of each unstable column, by environment",
-        "What each change would have brought at the sites left out",
+        "Gain of each change at the left-out sites",
         "AUROC by site",
         "O:E by site",
     ]
     parts = next(block for block in page.blocks() if isinstance(block, Dots) and "comes from" in block.title)
-    assert parts.series == ("other patients", "other rates", "other relations")
+    assert parts.series == ("covariate shift", "label shift", "concept shift")
     assert parts.places == ("all sites", *sorted(["Boston", SCRIPT, "Denver"]))
     said = [line for block in page.blocks() if isinstance(block, Sentences) for line in block.lines]
     odd = "`chol` is 0 in all rows in Denver and hardly anywhere else: does 0 mean missing? If so, empty these cells."

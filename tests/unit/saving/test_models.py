@@ -228,7 +228,7 @@ def test_a_class_of_somebody_elses_is_refused(tmp_path):
 def test_a_saved_model_is_replaced_only_when_asked(tmp_path):
     """Without overwrite the old model stays, with it the new one stands there."""
     save(LogisticRegression(C=1.0), tmp_path / "model")
-    message = r"holds a saved model already\. Pass overwrite=True \(--overwrite on the command line\)"
+    message = r"holds a saved model already\. Pass overwrite=True to replace it"
     with pytest.raises(SavedModelError, match=message):
         save(LogisticRegression(C=2.0), tmp_path / "model")
     assert load(tmp_path / "model").C == 1.0

@@ -36,6 +36,15 @@ def test_an_effect_that_is_surely_there_is_not_said_to_be_hardly_there():
     assert unsure.endswith("and hardly in Lyon.")
 
 
+@pytest.mark.parametrize(
+    ("effects", "how"), [((1.5, 0.6), "weaker"), ((1.5, 0.1), "hardly seen"), ((1.5, -0.4), "misleading")]
+)
+def test_several_values_or_classes_have_no_direction(effects, how):
+    """There is no higher value of a category, and no class that it speaks for."""
+    sentence = finding(effects, has_direction=False).sentence
+    assert sentence.endswith(f"(probability 0.90): it is strongest in Boston, and {how} in Lyon.")
+
+
 def test_the_value_of_a_category_is_named():
     """Of two values the one that the effects are about."""
     assert "): 'B' raises the odds of ill" in finding(level="B").sentence

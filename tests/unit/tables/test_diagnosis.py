@@ -56,7 +56,7 @@ def test_other_rates_are_recalibrated():
     assert "mostly because classes are more or less frequent there (label shift)" in str(found)
     assert "At a new site the model ranks rows well (AUROC " in found.recommendation.reason
     assert re.search(
-        r"its probabilities do not: `\w+` is 1 in \d+% of rows in \w+, and in \d+% in \w+\. Tried",
+        r"its probabilities are wrong there: `\w+` is 1 in \d+% of rows in \w+, but in \d+% in \w+\. At the left-out",
         found.recommendation.reason,
     )
 
@@ -415,7 +415,7 @@ def test_columns_that_tell_nothing_are_no_model_to_keep():
     X, y, sites = table()
     found = diagnose(X, np.random.default_rng(1).permutation(y), sites)
     assert found.recommendation.rule == "tells_nothing"
-    assert str(found).startswith("The columns tell nothing about `label`: its AUROC is 0.")
+    assert str(found).startswith("The columns do not predict `label`: the AUROC of an ordinary model is 0.")
     assert str(found).endswith("Check that labels and columns belong to the same rows, or collect other columns.")
 
 

@@ -43,7 +43,7 @@ def test_a_saved_regressor_predicts_the_same(tmp_path, method):
     loaded = TableRegressor.load(tmp_path / "model")
     assert loaded.predict(frame.drop(columns="cost")) == pytest.approx(model.predict(frame))
     assert loaded.names == {"estimator": "ridge", "method": method}
-    with pytest.raises(SavedModelError, match="is a model of numbers"):
+    with pytest.raises(SavedModelError, match="is a regression model"):
         TableClassifier.load(tmp_path / "model")
 
 

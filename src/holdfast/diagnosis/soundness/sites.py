@@ -124,12 +124,12 @@ def _unlike(name: str, cells: Sequence[_Cell], sites: Sequence[str]) -> Iterator
         yield Problem("zeros", "note", name, tuple(shares), {"shares": shares})
         judged = [place for place in judged if place not in zeros]
     elif found := _frequent_at_one(cells, judged):
-        place, value, share = found
-        yield Problem("frequent_value", "note", name, (sites[place],), {"value": value, "share": share})
+        place, number, share = found
+        yield Problem("frequent_value", "note", name, (sites[place],), {"value": number, "share": share})
     fixed = [place for place in judged if _is_oddly_constant(place, cells, judged)]
-    for value in dict.fromkeys(cells[place].constant for place in fixed):
-        places = tuple(sites[place] for place in fixed if cells[place].constant == value)
-        yield Problem("constant", "note", name, places, {"value": value})
+    for constant in dict.fromkeys(cells[place].constant for place in fixed):
+        places = tuple(sites[place] for place in fixed if cells[place].constant == constant)
+        yield Problem("constant", "note", name, places, {"value": constant})
     if _tell_sites(cells, judged):
         yield Problem(
             "levels_of_sites", "note", name, (), {"n_levels": sum(len(cells[p].levels or ()) for p in judged)}

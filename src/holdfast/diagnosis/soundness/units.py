@@ -75,6 +75,7 @@ SENTINELS = tuple(
 def check_units(table: CheckedTable) -> Iterator[Problem]:
     """Name columns that are in another unit at some sites, and columns that are exchanged there."""
     odd: dict[str, dict[str, _Odd]] = {}  # column -> site -> what its numbers are
+    unusual: dict[str, set[str]] = {}  # column -> sites at which it has another size
     for name, values in table.numbers.items():
         here = {site.name: known for site in table.sites if len(known := known_values(values[site.rows])) >= MIN_ROWS}
         if len(here) < 2 or all(len(np.unique(known)) <= 2 for known in here.values()):
@@ -85,9 +86,13 @@ def check_units(table: CheckedTable) -> Iterator[Problem]:
             asked = {site: (here[site], partial(_usual_distance, table, name, site, usual)) for site in here}
             found = {site: _other_unit(*asked[site], others) for site in here if site not in usual}
             odd[name] = {site: what for site, what in found.items() if what is not None}
+            unusual[name] = set(found)
         if not odd.get(name):
             odd[name] = _units_of_parts(here)
-    yield from _exchanged(table, odd)
+    for problem in _exchanged(table, unusual):
+        yield problem
+        for name in (problem.column, problem.evidence["other"]):
+            odd[name].pop(problem.sites[0], None)
     for name, found_at in odd.items():
         alike: dict[tuple[str, str], list[str]] = {}  # sites with the same unit are one problem
         for site, (key, _, evidence) in found_at.items():
@@ -100,17 +105,19 @@ def check_units(table: CheckedTable) -> Iterator[Problem]:
             yield Problem(key, severity, name, tuple(sites), evidence, options)
 
 
-def _exchanged(table: CheckedTable, odd: dict[str, dict[str, _Odd]]) -> Iterator[Problem]:
-    """Name pairs of columns of which each has, at one site, the numbers of the other; they have no other unit."""
+def _exchanged(table: CheckedTable, unusual: Mapping[str, set[str]]) -> Iterator[Problem]:
+    """Name pairs of columns of which each has, at one site, the numbers of the other."""
     for site in table.sites:
-        names = [name for name, found in odd.items() if site.name in found]
+        names = [name for name, sites in unusual.items() if site.name in sites]
         outside = np.ones(len(table.features), dtype=bool)
         outside[site.rows] = False
         for first, second in combinations(names, 2):
-            a, b = table.numbers[first], table.numbers[second]
-            pairs = [(known_values(x[site.rows]), known_values(z[outside])) for x, z in ((a, b), (b, a))]
-            if all(_distance(here, rest) <= _sampling(here, rest) for here, rest in pairs):
-                del odd[first][site.name], odd[second][site.name]
+            (a, a_rest), (b, b_rest) = (
+                (known_values(values[site.rows]), known_values(values[outside]))
+                for values in (table.numbers[first], table.numbers[second])
+            )
+            are_far = min(_distance(a, a_rest), _distance(b, b_rest)) >= FAR
+            if are_far and all(_distance(*pair) <= _sampling(*pair) for pair in ((a, b_rest), (b, a_rest))):
                 both = ("--drop", first, "--drop", second)
                 yield Problem("columns_exchanged", "repair", first, (site.name,), {"other": second}, both)
                 break

@@ -133,8 +133,8 @@ def _gains(cells: dict[tuple[str, str, str], Ours]) -> Table:
     columns = ("claim", "paper", "ours", "each")
     note = (
         "'paper' is the mean over four data sets, 'ours' that of the data sets on which all methods of the claim have "
-        "been run, which 'each' lists. Baselines have the settings of the table above, and no search at equal budgets: "
-        "with one, PI's lead may be smaller."
+        "been run, which 'each' lists. Baselines have the settings of the table above. None of them comes from a "
+        "search at equal budgets: with one, PI's lead may be smaller."
     )
     return Table("Claims of the text", columns, tuple(rows), note, digits=2)
 

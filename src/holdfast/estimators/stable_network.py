@@ -1,0 +1,201 @@
+"""Fits for the decision about networks: the ordinary network, and PI on its halves, for each fold of the rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from holdfast.environments import label_array, take_rows, unique_labels
+from holdfast.estimators.base import fit_erm
+from holdfast.estimators.mixing import N_FOLDS
+from holdfast.estimators.pi import PIClassifier
+from holdfast.exceptions import EnvironmentsError, HoldfastWarning, ParameterError
+from holdfast.fitting.calibration import class_scores
+from holdfast.fitting.estimators import fit_rows, is_network, last_step, network_in, predicted_codes, seeded_clone
+from holdfast.fitting.folds import deal_evenly
+from holdfast.rows.training import TrainingRows
+from holdfast.seeding import RandomState, Seeding
+from holdfast.stable.network import read_skill
+from holdfast.stable.removal import centered
+
+Array = NDArray[np.float64]
+MOST_WORST_CASE = 3  # sites up to which the stable network minimizes the worst half, and not the mean of the halves
+
+
+class Owner(Protocol):
+    """The `StableClassifier` that the fits are for."""
+
+    classes_: NDArray[Any]
+    n_jobs: int | None
+    random_state: RandomState
+
+
+@dataclass(eq=False, repr=False)
+class _NetworkPI(PIClassifier):
+    """PI that goes on from the ordinary network, with judges that take half the steps.
+
+    So it keeps what the ordinary network has learned, and differs from it where the halves ask for it: networks that
+    are trained anew differ in much else, which hides evidence.
+    """
+
+    _: KW_ONLY
+    ordinary: Any = None  # fitted on the same rows
+
+    def _judge_and_final(self, estimator: Any) -> tuple[Any, Any]:
+        if not is_network(estimator):
+            return estimator, estimator
+        return _half_as_long(estimator), from_network(clone(estimator), last_step(self.ordinary).network_)
+
+
+def check_network(estimator: Any) -> None:
+    """Refuse what the trainings of a network would refuse, before the first of them."""
+    network = network_in(estimator)
+    if network is None:
+        return
+    network.check_training()
+    if network.stops_early:
+        raise ParameterError(
+            "patience ends a training whose validation score no longer improves, but StableClassifier trains without "
+            "validation rows. Leave patience out, and set max_epochs."
+        )
+
+
+def _half_as_long(estimator: Any) -> Any:
+    """Return an unfitted network of half the steps."""
+    copied = clone(estimator)
+    network = last_step(copied)
+    network.set_params(steps_per_epoch=-(-network.steps_per_epoch // 2))
+    return copied
+
+
+def from_network(estimator: Any, network: Any) -> Any:
+    """Return the estimator with another `network` parameter."""
+    last_step(estimator).set_params(network=network)
+    return estimator
+
+
+@dataclass(frozen=True, eq=False)
+class _Fold:
+    """A half of the rows, the classifiers of the others, and the seeds that they were fitted with."""
+
+    asked: NDArray[np.intp]
+    fitted: TrainingRows
+    ordinary: Any
+    pi: PIClassifier
+    seeding: Seeding
+
+
+@dataclass(frozen=True, eq=False)
+class FoldAnswers:
+    """What classifiers of the other fold say about every row, (n_rows, n_classes)."""
+
+    folds: list[_Fold]
+    training: TrainingRows
+    n_classes: int
+
+    def scores(self, ask: Callable[[_Fold, Any], Array]) -> Array:
+        """Return an answer for each row; `ask` gives those about a fold and its rows."""
+        found = np.zeros((self.training.n_rows, self.n_classes))
+        for fold in self.folds:
+            found[fold.asked] = ask(fold, take_rows(self.training.X, fold.asked))
+        return found
+
+    def ordinary(self) -> Array:
+        """Return the scores of the ordinary classifier."""
+        return self.scores(lambda fold, X: class_scores(fold.ordinary, X, self.n_classes))
+
+    def stable(self) -> Array:
+        """Return the scores of PI."""
+        return self.scores(lambda fold, X: class_scores(fold.pi.estimator_, X, self.n_classes))
+
+    def started_anew(self, estimator: Any) -> Array:
+        """Return the scores of PI with the same judges, whose network does not go on from the ordinary one."""
+
+        def ask(fold: _Fold, X: Any) -> Array:
+            pi = _quietly(lambda: fold.pi.with_final(estimator, fold.fitted, fold.seeding))
+            return class_scores(pi.estimator_, X, self.n_classes)
+
+        return self.scores(ask)
+
+    def left_out(self) -> Array:
+        """Return the scores of the judges of the other sites together."""
+        sites = self.training.environment_codes
+
+        def ask(fold: _Fold, X: Any) -> Array:
+            judges = list(fold.pi.environment_classifiers_.values())
+            answers = np.stack([centered(class_scores(judge, X, self.n_classes)) for judge in judges])
+            others = 1.0 - np.eye(len(judges))[sites[fold.asked]].T  # (n_judges, n_asked)
+            return np.asarray(np.einsum("jr,jrc->rc", others, answers) / (len(judges) - 1))
+
+        return self.scores(ask)
+
+    def read_sites(self, estimator: Any, seeding: Seeding) -> float:
+        """Return how well the site can be read off the input, by the same estimator: 0 chance, 1 always."""
+        asked, X, sites = self.folds[0].asked, self.training.X, self.training.environment_codes
+        reader = _half_as_long(estimator) if is_network(estimator) else estimator
+        fitted = np.setdiff1d(np.arange(self.training.n_rows), asked)
+        reader = fit_rows(seeded_clone(reader, seeding, "sites"), X, sites, fitted, None)
+        return read_skill(predicted_codes(reader, take_rows(X, asked)), sites[asked])
+
+
+def ask_folds(
+    owner: Owner, estimator: Any, training: TrainingRows, folds: NDArray[np.intp], seeding: Seeding
+) -> FoldAnswers:
+    """Fit the ordinary classifier, and one on PI's halves to compare it with, without each fold."""
+    asked = []
+    for number in range(N_FOLDS):
+        part, seeds = training.take(np.flatnonzero(folds != number)), seeding.child("fold", number)
+        ordinary = fit_erm(estimator, part, seeds)
+        pi = fit_pi(owner, estimator, part, seeds, ordinary)
+        asked.append(_Fold(np.flatnonzero(folds == number), part, ordinary, pi, seeds))
+    return FoldAnswers(asked, training, len(owner.classes_))
+
+
+def fit_pi(
+    owner: Owner, estimator: Any, training: TrainingRows, seeding: Seeding, ordinary: Any | None
+) -> PIClassifier:
+    """Fit Predict then Interpolate on rows over class codes, from the ordinary network on, or as PIClassifier does.
+
+    The worst half is in each step, so beyond a few sites the mean of the halves is much cheaper.
+    """
+    worst = not is_network(estimator) or len(training.environments) <= MOST_WORST_CASE
+    settings: dict[str, Any] = {"objective": "max" if worst else "equal", "n_jobs": owner.n_jobs}
+    if ordinary is None:
+        pi = PIClassifier(estimator, random_state=owner.random_state, **settings)
+    else:
+        seed = seeding.integer("pi") % 2**31
+        pi = _NetworkPI(estimator, random_state=seed, ordinary=ordinary, **settings)
+    labels = np.array([environment.label for environment in training.environments], dtype=object)
+    sites, weights = labels[training.environment_codes], training.sample_weight
+    return _quietly(lambda: pi.fit(training.X, training.y, environments=sites, sample_weight=weights))
+
+
+def _quietly(fit: Callable[[], PIClassifier]) -> PIClassifier:
+    """Fit without remarks about halves: they are not the user's concern."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HoldfastWarning)
+        return fit()
+
+
+def deal_network_folds(training: TrainingRows, subjects: Any) -> NDArray[np.intp]:
+    """Return a fold for each row, in turn within each environment and label, or by subject."""
+    if subjects is None:
+        order = np.lexsort((np.arange(training.n_rows), training.y, training.environment_codes))
+        return deal_evenly(order, training.environment_codes, N_FOLDS)
+    labels = label_array(
+        subjects, training.n_rows, what="subjects", error=EnvironmentsError, example="frame['patient']"
+    )
+    folds = unique_labels(labels, what="subjects", error=EnvironmentsError)[1] % N_FOLDS
+    for environment in training.environments:
+        if len(np.unique(folds[environment.rows])) < N_FOLDS:
+            raise EnvironmentsError(
+                f"subjects puts all rows of environment {environment.name!r} into one of {N_FOLDS} folds. Each "
+                "environment needs rows of several subjects."
+            )
+    return folds
