@@ -37,7 +37,7 @@ PARTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the effect of a mechanism's column varies": [(hypotheses, "VARIES", NEVER)],
     "flipped labels": [(hypotheses, "FLIPPED", NEVER)],
     "bends and products": [(hypotheses, "BENT", NEVER)],
-    "covariate shift": [(hypotheses, "_slope_evidence", lambda design, j: np.inf)],
+    "covariate shift, bends and products": [(hypotheses, "_row_evidence", lambda design, j, others: np.inf)],
     "least gain": [(decision, "LEAST_GAIN", NEVER)],
 }
 

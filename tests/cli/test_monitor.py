@@ -87,7 +87,7 @@ def test_a_table_is_cut_by_its_dates(holdfast, folder):
         ("all.csv", ("--by", "month", "--date", "when"), "has no column 'when'"),
         ("all.csv", ("--date", "seen"), "--date is the column that --by cuts"),
         ("train.csv", ("--by", "month"), "has no column of dates. Name the one to cut by with --date"),
-        ("train.csv", ("--records", "course.jsonl"), "--records is for several periods"),
+        ("train.csv", ("--records", "course.jsonl"), "--records needs several periods"),
         ("dated", ("--records", "train.csv"), "is of the unknown type '.csv'"),
     ],
 )

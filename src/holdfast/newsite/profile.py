@@ -135,7 +135,7 @@ def profile_training(features: pd.DataFrame, environments: Any, texts: tuple[str
     >>> for found in profile.check(new):
     ...     print(found.sentence)
     `age` may be in another unit: its median is 594, and 24.5 to 74.5 at the known sites.
-    `sex` has a level that no known site has in 50% of the rows: 'x'.
+    In 50% of the rows `sex` has a category that no known site has: 'x'.
     """
     sites = split_environments(environments, len(features))[:MOST_SITES]
     columns = []

@@ -158,7 +158,7 @@ def find(
             float(mean - half),
             float(mean + half),
             level=columns.names[feature[0]].removeprefix(f"{name}=") if is_one_of_two else "",
-            has_direction=len(classes) == 2 and len(feature) == 1,
+            has_direction=len(classes) <= 2 and len(feature) == 1,  # a number has no classes
         )
     return found
 

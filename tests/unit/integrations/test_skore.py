@@ -32,7 +32,7 @@ def test_the_advice_is_the_finding(model):
 @pytest.mark.parametrize(("low", "is_found"), [(0.7, False), (0.4, True)])
 def test_a_model_that_may_be_much_worse_there_is_found(low, is_found):
     """The advice is to use it and to label rows to make sure, which a report has to say."""
-    found = SiteCheck(300, "use", (), (), None, Interval(0.8, low, 0.95), 0.8, 0.8, 0.75, {"no": 1.0})
+    found = SiteCheck(300, "use", (), (), None, Interval(0.8, low, 0.95), None, 0.8, 0.75, {"no": 1.0})
     estimator = SimpleNamespace(check=lambda rows: found)
     said = NewSiteCheck().check_function(SimpleNamespace(estimator_=estimator, X_test=np.zeros((300, 1))))
     assert (said is not None) is is_found

@@ -163,8 +163,8 @@ def test_our_values_come_back():
 def test_a_value_of_an_older_version_gets_the_default_of_a_new_field():
     """A field that has a default may be missing; one that has none may not."""
     encoder = Encoder()
-    node = json.loads(canonical_json(encoder.encode(Finding("age", 0.5, level="A"), "value")))
-    older = {**node, "attributes": [pair for pair in node["attributes"] if pair[0] != "level"]}
+    node = json.loads(canonical_json(encoder.encode(Finding("age", 0.5, has_direction=False), "value")))
+    older = {**node, "attributes": [pair for pair in node["attributes"] if pair[0] != "has_direction"]}
     assert same(Decoder(encoder.files()).decode(older), Finding("age", 0.5))
     broken = {**node, "attributes": [pair for pair in node["attributes"] if pair[0] != "feature"]}
     with pytest.raises(CorruptFileError, match="other attributes than Finding has"):
