@@ -7,8 +7,8 @@ reverses. So the expected share is
     q = 1/2 + (p - 1/2) max(0, 1 - 2 caution P),
 
 and the effect of least expected log loss is logit q: the share logit q / logit p of it is kept. A change of the
-classifier must be worth it. The gain is the expected log loss saved, the Kullback-Leibler divergence of q and p: below
-0.03 nothing is given up, from 0.12 on all that the loss asks for, and in between a share that grows linearly.
+classifier must be worth it: what is given up is shrunk by gain² / (gain² + 0.03²), where the gain is the expected log
+loss saved, the Kullback-Leibler divergence of q and p.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scipy import special
 from holdfast.stable.hypotheses import Posterior
 
 CAUTION = 0.75  # the default: halfway between "vanishes" and "reverses"
-LEAST_GAIN = 0.03  # log loss, in nats for each row, that a change must save; with four times as much it counts fully
+LEAST_GAIN = 0.03  # log loss, in nats for each row, that a change of the classifier must save to count half
 NOTHING, EVERYTHING = 0.02, 0.98  # shares up to which nothing, and from which on everything is kept
 MOST_LEVELS = 3  # classifiers that do without some features
 APART = 0.1  # kept shares that differ by less belong to one level
@@ -43,19 +43,8 @@ def kept_share(found: Posterior, caution: float = CAUTION) -> float:
     expected = 0.5 + (known - 0.5) * max(0.0, 1 - 2 * caution * found.probability)
     share = float(special.logit(expected) / special.logit(known))
     gain = expected * np.log(expected / known) + (1 - expected) * np.log((1 - expected) / (1 - known))
-    share = 1 - (1 - share) * worth_it(float(gain))
+    share = 1 - (1 - share) * float(gain**2 / (gain**2 + LEAST_GAIN**2))
     return 0.0 if share < NOTHING else 1.0 if share > EVERYTHING else share
-
-
-def worth_it(gain: float) -> float:
-    """Return how much a gain in log loss counts, between 0 and 1.
-
-    Examples
-    --------
-    >>> [round(worth_it(gain), 2) for gain in (0.02, 0.075, 0.2)]
-    [0.0, 0.5, 1.0]
-    """
-    return min(max((gain / LEAST_GAIN - 1) / 3, 0.0), 1.0)
 
 
 def reason_for(found: Posterior) -> Reason:
