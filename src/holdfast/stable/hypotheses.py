@@ -45,7 +45,6 @@ VARIES = 0.05  # the effect of a mechanism's feature varies as much as one that 
 SPREADS = np.array([0.2, 0.4, 0.8])  # rho: standard deviation between sites of an effect that changes, over the effect
 FLIPPED = 0.5  # labels are flipped somewhere
 FLIPPED_SHARE = 0.1  # scale of the share of flipped labels at a site (half normal)
-BY_ROW = 0.2  # where an effect is stable, it depends on the row: x is distributed differently, the label given x is not
 BENT = 0.1  # where an effect depends on the row instead of the site, it has a bend, or products with other features
 COLLIDER = 0.2  # a mechanism's features go together through the label alone
 R_SQUARED = np.array([0.03, 0.1, 0.3, 0.6])  # of a mechanism's feature on the others, within label and site
@@ -136,7 +135,7 @@ def _posterior(
         by_row = _row_evidence(design, j, others)
         log_change = float(np.logaddexp(np.log1p(-FLIPPED) + varies, np.log(FLIPPED) + both))
         alike = float(np.logaddexp(np.log1p(-FLIPPED) + same, np.log(FLIPPED) + flipped))
-        stable = float(np.logaddexp(np.log1p(-BY_ROW) + alike, np.log(BY_ROW) + log_change - by_row))
+        stable = float(np.logaddexp(alike, log_change - by_row) - np.log(2.0))
         probability = _probability(log_change, stable, mechanism, prior)
         change, noise, bend = varies - same, log_change - flipped, by_row
     return Posterior(probability, effect, plain[:, 1], np.sqrt(plain[:, 2]), mechanism, change, noise, bend)

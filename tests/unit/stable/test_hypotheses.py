@@ -146,7 +146,7 @@ def test_covariate_shift_is_no_change(shift):
         x = np.concatenate([SHIFTS[shift](generator, site) for site in range(SITES)])
         y = (generator.random(len(x)) < special.expit(1.5 * x - 1)).astype(int)
         X = np.column_stack([x, generator.normal(size=(len(x), 3))])
-        assert probabilities(X, y, np.repeat(np.arange(SITES), 500)).max() < 0.5
+        assert probabilities(X, y, np.repeat(np.arange(SITES), 500)).max() < 0.25
 
 
 def one_law(probability, draw, n_rows=500, seed=0):
