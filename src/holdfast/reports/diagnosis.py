@@ -76,9 +76,10 @@ def _answer(found: Diagnosis, following: str) -> Answer:
     advice = found.recommendation
     if (rule := "wrong_data" if found.blocking else advice.rule) in OF_RULES:
         signal, text = OF_RULES[rule]
+    elif advice.rule == "unstable" and found.state in ("holds", "miscalibrated"):
+        signal, text = "caution", "The model holds so far, but uses columns whose effects differ"
     elif found.state == "holds" and advice.action != "keep":
-        signal = "caution"
-        text += ", but uses columns whose effects differ" if advice.action == "stable" else ", but can be improved"
+        signal, text = "caution", f"{text}, but can be improved"
     score = "AUROC" if found.by_rank else "accuracy"
     worst, places = found.worst, ("at a site it has seen", "at a site it has not seen")
     values: tuple[Cell, ...] = (found.mean("known"), found.mean("new"), worst.new.accuracy.value)

@@ -106,3 +106,21 @@ def test_rare_labels_have_their_auroc_at_the_top(found):
     assert [row[1] for row in numbers.rows[:3]] == [f"{known:.3f}", f"{new:.3f}", f"{rare.worst.new.auroc.value:.3f}"]
     assert numbers.rows[3][0].startswith("accuracy to expect at the next site")
     assert diagnosis_page(found, title="t").answer.numbers.columns == ("accuracy", "ordinary model")
+
+
+def test_a_model_that_holds_so_far_is_no_green_light():
+    """Two known sites agree, and the effect of a column differs between them: sentence and signal say the same."""
+    generator = np.random.default_rng(0)
+    sites, y = np.repeat(["Boston", "Chicago"], 1000), generator.integers(2, size=2000)
+    agreement = np.where(sites == "Boston", 0.95, 0.85)
+    X = pd.DataFrame(
+        {name: np.where(generator.random(2000) < p, y, 1 - y) for name, p in (("marker", 0.75), ("scanner", agreement))}
+    )
+    found = diagnose(X, y, sites)
+    assert found.recommendation.rule == "unstable"
+    assert str(found).startswith("So far an ordinary model holds at a site it has not seen: its accuracy is 9")
+    answer = diagnosis_page(found, title="rows.csv").answer
+    assert (answer.signal, answer.signal_text) == (
+        "caution",
+        "The model holds so far, but uses columns whose effects differ",
+    )
