@@ -118,7 +118,7 @@ def test_a_model_that_holds_so_far_is_no_green_light():
     )
     found = diagnose(X, y, sites)
     assert found.recommendation.rule == "unstable"
-    assert str(found).startswith("So far an ordinary model holds at a site it has not seen: its accuracy is 9")
+    assert str(found).startswith("So far an ordinary model holds at a site it has not seen: its accuracy is 89% there")
     answer = diagnosis_page(found, title="rows.csv").answer
     assert (answer.signal, answer.signal_text) == (
         "caution",
