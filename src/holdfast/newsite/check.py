@@ -32,6 +32,7 @@ MOST_TRIED = 10  # columns of which it is tried how much they matter
 MATTERS = 0.05  # share of predictions that must change for a column to matter
 EVERYWHERE = 0.5  # share of the rows that do not fit from which on the model must not be used as it is
 LOST = 0.05  # accuracy that the forecast must lie below that at the known sites for labels to be advised
+LEAST_GAIN = 0.005  # accuracy that adapting must be expected to bring
 UNKNOWN = 0.7  # width of the forecast's interval from which on it says nothing, and labels are advised
 
 
@@ -71,6 +72,11 @@ class SiteCheck:
         """Whether the model may be used, but its accuracy may be much lower there, or nothing is known about it."""
         is_low = self.forecast is None or self.known_accuracy - self.forecast.low > UNCERTAIN
         return self.advice == "use" and is_low
+
+    @property
+    def gain(self) -> float:
+        """Accuracy that adapting is expected to bring; infinite where it is not known."""
+        return np.inf if self.forecast is None or self.as_it_is is None else self.forecast.value - self.as_it_is
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -146,7 +152,7 @@ ANSWERS: Mapping[Advice, str] = {
 RULES: tuple[tuple[Advice, Callable[[SiteCheck], bool]], ...] = (
     ("do_not_use", lambda found: bool(found.doubts)),
     ("do_not_use", lambda found: bool(found.misfits)),
-    ("adapt", lambda found: found.adaptation is not None and found.adaptation.adapted),
+    ("adapt", lambda found: found.adaptation is not None and found.adaptation.adapted and found.gain >= LEAST_GAIN),
     ("adapt", lambda found: again(found.adaptation)),
     ("label", lambda found: found.adaptation is not None and found.adaptation.reason == "loses" and bool(found.turned)),
     ("label", lambda found: found.forecast is not None and is_low(found, found.forecast)),

@@ -305,6 +305,15 @@ def test_a_few_rows_are_checked_without_a_word_about_columns(model, n_rows):
     assert found.forecast.low <= found.forecast.value <= found.forecast.high
 
 
+def test_adapting_is_advised_where_it_brings_something(model):
+    """An unstable column that says nothing there: the classifier, which ignores it, is as good as an adapted one."""
+    turned, vanished = (model.check(hospital("Denver", 500, share, 7).drop(columns="ill")) for share in (0.1, 0.5))
+    assert (turned.advice, vanished.advice) == ("adapt", "use")
+    assert turned.gain > 0.05
+    assert vanished.adaptation.adapted
+    assert abs(vanished.gain) < 0.005
+
+
 def test_rows_that_are_all_alike(model):
     """Copies of one row: nothing can be learned, the measurements are constant, and it is said."""
     one = hospital("Denver", 1, 0.1, 7).drop(columns="ill")
