@@ -269,7 +269,7 @@ def _level_of_one_site(p: Problem, label: str) -> str:
 
 
 def _levels_of_sites(p: Problem, label: str) -> str:
-    return f"`{p.column}` has other values at every site, so it tells the site, and nothing at a new one."
+    return f"`{p.column}` has different values at every site, so it identifies the site and cannot help at a new one."
 
 
 def _levels_written_otherwise(p: Problem, label: str) -> str:
