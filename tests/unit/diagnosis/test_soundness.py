@@ -483,7 +483,10 @@ def test_a_column_that_tells_the_site_is_one_note():
     X["ward"] = [f"{site[0]}{number % 3}" for number, site in enumerate(sites)]
     (problem,) = check_table(X, y, sites)
     assert (problem.key, problem.column, problem.severity) == ("levels_of_sites", "ward", "note")
-    assert say(problem) == "`ward` has other values at every site, so it tells the site, and nothing at a new one."
+    assert (
+        say(problem)
+        == "`ward` has different values at every site, so it identifies the site and cannot help at a new one."
+    )
 
 
 def test_a_number_that_is_frequent_at_one_site_only():
