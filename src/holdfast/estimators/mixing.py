@@ -268,7 +268,7 @@ def _without_phrases(columns: Columns, words: Sequence[frozenset[str]]) -> Colum
 
 
 def _with_phrases(columns: list[int], words: Sequence[frozenset[str]]) -> list[int]:
-    """Return columns, and those of all phrases that contain them: "per protocol" and "cough per" tell of "per" too."""
+    """Return columns, and those of all phrases that contain them: "per protocol" and "cough per" belong to "per"."""
     named = [words[column] for column in columns if words[column]]
     phrases = [j for j, own in enumerate(words) if any(some <= own for some in named)]
     return sorted({*columns, *phrases})

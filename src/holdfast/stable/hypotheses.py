@@ -80,7 +80,7 @@ class Posterior:
     errors: Array = field(default_factory=lambda: np.zeros(0))  # (n_sites,) their standard errors
     mechanism: float = np.inf  # log Bayes factor of "part of a mechanism" against "depends on the label alone"
     change: float = -np.inf  # of "changes" against "the same effect everywhere"
-    noise: float = np.inf  # of "changes" against "labels are flipped", "all effects are scaled"
+    noise: float = np.inf  # of "changes" against "labels are flipped"
     bend: float = np.inf  # of "changes" against "the effect depends on the row, and not on the site"
 
 
