@@ -105,6 +105,22 @@ def test_words_among_numbers_come_first(tmp_path):
     assert again.roles.schema.names("numeric") == ["marker", "pressure", "age"]
 
 
+def test_a_second_header_and_units_in_cells_are_named():
+    """Rows that repeat the names of columns, and numbers with a unit at one site, are said with what to do."""
+    X, y, sites = table(n_rows=100)
+    X["pressure"] = (120 + 10 * X["pressure"]).round().astype(int).astype(str)
+    X["pressure"] = X["pressure"].where(sites != "Lyon", X["pressure"] + " mmHg")
+    (problem,) = [p for p in diagnose(X, y, sites).problems if p.is_headline]
+    assert (problem.key, problem.column, problem.sites) == ("unit_in_cells", "pressure", ("Lyon",))
+    header = X.iloc[[0]].assign(**{name: name for name in X.columns})
+    texts = pd.concat([X, header])[["marker", "age"]].astype(str)
+    found = diagnose(texts, [*y, y[0]], [*sites, sites[0]])
+    assert str(found).startswith(
+        "Some rows repeat the names of the columns, such as 'marker', 'age': are there several"
+    )
+    assert found.recommendation.sentence == "Delete these rows from the file."
+
+
 def test_a_copy_of_the_label_is_named():
     """A column that tells the label alone is the headline, and known before anything is fitted."""
     X, y, sites = table(n_rows=40)
