@@ -26,6 +26,7 @@ from holdfast.cli.options import (
     check_folder,
     check_task,
     option,
+    other_table,
 )
 from holdfast.cli.terminal import (
     MOST_ROWS,
@@ -128,6 +129,9 @@ def fit(
             note(f"note: {remark}")
         classifier.save(out, overwrite=overwrite)
         shutil.rmtree(checkpoints, ignore_errors=True)
+    following = command_line("holdfast", "report", out, "--table", table)
+    if (new := other_table(table, rows.roles.schema.names())) or report is not None:
+        following = command_line("holdfast", "check", out, new or table)
     if report is not None:
         from holdfast.reports import write_report
         from holdfast.reports.saved import table_page
@@ -135,7 +139,6 @@ def fit(
         with showing_stages(f"reporting {table}"):
             told = {"table": str(table), "seed": fits.seed}
             page_title = f"{Path(table).name}: {name}"
-            following = command_line("holdfast", "predict", out, table, "--out", "predictions.csv")
             content = table_page(classifier, title=page_title, rows=rows, settings=told, following=following)
             write_report(content, report)
     verdict = verdict_of(classifier.method_)
@@ -155,9 +158,6 @@ def fit(
         "out": out,
         "report": report,
     }
-    following = command_line("holdfast", "report", out, "--table", table)
-    if report is not None:
-        following = command_line("holdfast", "predict", out, table, "--out", "predictions.csv")
     if verdict is not None and not verdict.columns and verdict.is_uncertain:  # diagnose tells why
         following = command_line("holdfast", "diagnose", table, *columns.words(), "--estimator", chosen.estimator)
     if blocking := [problem for problem in rows.problems if problem.is_headline]:
