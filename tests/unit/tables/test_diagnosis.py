@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast import diagnose
 from holdfast.diagnosis.answer import recommend, say_price
 from holdfast.diagnosis.measurement import MOST_ROUNDS, Experiment
-from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
+from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError, SmallGroupWarning
 from holdfast.metrics import Interval
 from holdfast.tables.diagnosis import TableSubject, diagnose_rows
 from holdfast.tables.roles import TableOptions, read_rows
@@ -461,3 +461,18 @@ def test_a_site_with_most_of_the_rows_is_compared_with_as_many_rows():
     (_, others), (few, asked) = pairs
     assert len(few) == len(y) - len(large) and set(asked) <= set(large) and not set(others) & set(large)
     assert {0, 1} == set(y[few])
+
+
+def test_of_many_sites_those_of_few_rows_are_pooled():
+    """320 practices of 7 or 8 patients become 80 sites of about 30 rows, and a warning says so."""
+    generator = np.random.default_rng(8)
+    X = pd.DataFrame(generator.normal(size=(2_400, 2)), columns=["age", "marker"])
+    y = (generator.random(2_400) < 1 / (1 + np.exp(-X["marker"]))).astype(int)
+    sites = [f"practice {number % 320:03}" for number in range(2_400)]
+    with pytest.warns(
+        SmallGroupWarning, match="320 of 320 environments have fewer than 30 rows. They are pooled into 80"
+    ):
+        found = diagnose(X, y, sites)
+    assert len(found.sites) == 80
+    assert {site.n_rows for site in found.sites} <= set(range(20, 41))
+    assert found.recommendation.action == "keep"

@@ -89,7 +89,7 @@ def check_units(table: CheckedTable) -> Iterator[Problem]:
         usual = _usual_sites(here)
         if usual is not None:
             others = [here[site] for site in usual]
-            asked = {site: (here[site], partial(_usual_distance, table, name, site, usual)) for site in here}
+            asked = {site: (here[site], partial(_usual_distances, table, name, site, usual)) for site in here}
             found = {site: _other_unit(*asked[site], others) for site in here if site not in usual}
             odd[name] = {site: what for site, what in found.items() if what is not None}
             unusual[name] = set(found)
@@ -144,13 +144,13 @@ def _units_of_parts(here: Mapping[str, Floats]) -> dict[str, _Odd]:
             if not max(PART_ROWS, PART_SHARE * len(values)) <= part.sum() < len(values):
                 continue
             if sizes[part].min() > ratio * rest.max() or sizes[part].max() < rest.min() / ratio:
-                what = _other_unit(values[part], lambda: 0.0, others)
+                what = _other_unit(values[part], list, others)
                 if what is not None and what[0] == "unit":
                     found[site] = (*what[:2], {**what[2], "share": float(part.mean())})
     return found
 
 
-def _usual_distance(table: CheckedTable, column: str, site: str, usual: Sequence[str]) -> float:
+def _usual_distances(table: CheckedTable, column: str, site: str, usual: Sequence[str]) -> list[float]:
     """Return how far the other columns of a site are from those at usual sites: of a site of another kind, far."""
     rows = {one.name: one.rows for one in table.sites}
     pairs = [
@@ -158,8 +158,7 @@ def _usual_distance(table: CheckedTable, column: str, site: str, usual: Sequence
         for name, values in table.numbers.items()
         if name != column
     ]
-    found = [_distance(here, rest) for here, rest in pairs if min(len(here), len(rest)) >= MIN_ROWS]
-    return float(np.median(found)) if len(found) > 1 else 0.0
+    return [_distance(here, rest) for here, rest in pairs if min(len(here), len(rest)) >= MIN_ROWS]
 
 
 def _middle(values: Floats) -> float:
@@ -189,19 +188,23 @@ def _usual_sites(here: Mapping[str, Floats]) -> list[str] | None:
     return best if len(best) >= len(here) / 2 else None
 
 
-def _other_unit(here: Floats, of_columns: Callable[[], float], others: Sequence[Floats]) -> _Odd | None:
+def _other_unit(here: Floats, of_columns: Callable[[], list[float]], others: Sequence[Floats]) -> _Odd | None:
     """Return what a site's numbers are to the others': another unit, a factor, or a size that no factor explains.
 
-    `of_columns` returns how far the site's other columns are from those elsewhere. A unit must stand out against it.
+    `of_columns` returns how far the site's other columns are from those elsewhere. A unit must stand out against their
+    median, and numbers that no factor explains against all of them.
     """
     rest = np.concatenate(others)
     if not len(rest[rest != 0]) or not len(here[here != 0]):
         return None
     apart = _distance(here, rest)
+    if apart < FAR:
+        return None
     natural = [_distance(part, np.concatenate([o for o in others if o is not part])) for part in others if others[1:]]
     bound = max(1.2 * max(natural, default=0.0) + 0.05, sampling_distance(here, rest))
     medians = {"median": float(np.median(here)), "median_elsewhere": float(np.median(rest))}
-    if apart < max(FAR, 2 * bound) or apart < 2 * of_columns():
+    columns = of_columns()
+    if apart < 2 * max(bound, float(np.median(columns)) if len(columns) > 1 else 0.0):
         return None
 
     def misfit(converted: Floats) -> float:
@@ -228,7 +231,7 @@ def _other_unit(here: Floats, of_columns: Callable[[], float], others: Sequence[
     if not is_disjoint and (apart < MOSTLY_APART or abs(shift) < np.log(5)):
         return None
     ends = {"low": here.min(), "high": here.max(), "usual_low": rest.min(), "usual_high": rest.max()}
-    severity: Severity = "repair" if is_disjoint else "note"
+    severity: Severity = "repair" if is_disjoint and max(columns, default=0.0) < FAR else "note"
     return "size", severity, {name: float(value) for name, value in ends.items()}
 
 
