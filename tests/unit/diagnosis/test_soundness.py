@@ -538,6 +538,8 @@ def test_zero_far_below_all_others_means_missing():
     rows = generator.random(len(y)) < 0.08
     (problem,) = check_table(X.assign(temperature=X["temperature"].mask(rows, 0)), y, sites)
     assert (problem.key, problem.severity) == ("sentinel", "note")
+    (problem,) = check_table(X.assign(temperature=X["temperature"].mask(rows, -500)), y, sites)
+    assert (problem.key, problem.severity) == ("sentinel", "repair")
     X["temperature"] = X["temperature"].mask(rows & (sites == "Köln"), 0)
     (problem,) = check_table(X, y, sites)
     assert (problem.key, problem.column, problem.options) == ("sentinel", "temperature", ("--drop", "temperature"))

@@ -259,7 +259,7 @@ def _thinned(values: Floats) -> Floats:
 
 
 def check_sentinels(table: CheckedTable) -> Iterator[Problem]:
-    """Name numbers that stand for a missing value: 999 or -9, or one of some sites far below all others."""
+    """Name numbers that stand for a missing value: 999 or -9, or one far below all others."""
     for name, values in table.numbers.items():
         levels, counts = np.unique(known_values(values), return_counts=True)
         codes = np.isin(levels, SENTINELS)
@@ -277,8 +277,8 @@ def check_sentinels(table: CheckedTable) -> Iterator[Problem]:
                 if usual[0] - levels[0] > usual[-1] - usual[0]:
                     found = _sentinel(table, name, float(levels[0]), usual, ("--drop", name))
                     n_without = sum(len(site) for site in table.sites if site.name not in found.evidence["shares"])
-                    is_chance = (1 - counts[0] / counts.sum()) ** n_without >= BY_CHANCE
-                    yield replace(found, severity="note", options=()) if is_chance else found
+                    is_none = levels[0] == 0 and (1 - counts[0] / counts.sum()) ** n_without >= BY_CHANCE
+                    yield replace(found, severity="note", options=()) if is_none else found  # 0 may mean none
 
 
 def _sentinel(table: CheckedTable, name: str, value: float, usual: Floats, options: tuple[str, str]) -> Problem:
