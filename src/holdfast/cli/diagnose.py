@@ -245,8 +245,6 @@ def _next_command(table: str, words: list[str], advice: Recommendation, out: Pat
 
 
 def _print_table(found: Diagnosis) -> None:
-    from holdfast.diagnosis.answer import SHIFTS
-
     for line in filter(None, (*found.explanation, found.recommendation.how)):
         text, is_command, command = line.partition(" `holdfast ")
         say("")
@@ -277,7 +275,7 @@ def _print_table(found: Diagnosis) -> None:
     parts += [[site.name, *map(_interval, site.split.parts.values())] for site in found.sites]
     print_table(
         f"2. Why? Parts of the {found.loss_name} at a new site",
-        ["site", *(SHIFTS[name] for name in found.parts)],
+        ["site", *(name.replace("_", " ") for name in found.parts)],
         parts[:MOST_ROWS],
     )
     print_rest(parts)

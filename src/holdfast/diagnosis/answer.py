@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from holdfast.diagnosis.values import Diagnosis, Later, OddSite, Remedy, SiteDiagnosis
 
 
-SHIFTS = {"other patients": "covariate shift", "other rates": "label shift", "other relations": "concept shift"}
 REASONS = {  # parts of the loss in words
-    "other patients": "the features are distributed differently there (covariate shift)",
-    "other rates": "classes are more or less frequent there (label shift)",
-    "other relations": "effects of columns differ there (concept shift)",
+    "covariate_shift": "the features are distributed differently there (covariate shift)",
+    "label_shift": "classes are more or less frequent there (label shift)",
+    "concept_shift": "effects of columns differ there (concept shift)",
 }
 RECALIBRATE = (
     "With the fitted model, at the new site (labeled rows in LABELED.csv, the others in NEW.csv): "

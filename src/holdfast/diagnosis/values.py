@@ -125,7 +125,7 @@ class Diagnosis:
     forecast : Interval or None
         Accuracy to expect at the next site (95 %) of the classifier that `fit` makes by default: that of the verdict.
     parts : mapping of str to Interval
-        The loss at new sites minus that at known ones: other patients, other rates, other relations; mean over sites.
+        The loss at new sites minus that at known ones, by covariate, label and concept shift; mean over sites.
     findings : tuple of Finding
         The columns whose relation with the label changes between sites.
     profile : Profile
@@ -251,7 +251,7 @@ class Diagnosis:
         shares = np.array([list(site.shares.values()) for site in self.sites])
         odds = np.log(np.clip(shares, 1e-4, None) / np.clip(1 - shares, 1e-4, None))
         alike = bool((np.ptp(odds, axis=0) < SAME_RATES).all())
-        names = [name for name in self.parts if not (alike and name == "other rates")]
+        names = [name for name in self.parts if not (alike and name == "label_shift")]
         name = max(names, key=lambda part: self.parts[part].value)
         return name if self.parts[name].low > 0 else None
 

@@ -7,7 +7,7 @@ is a Wishart matrix. Directions with eigenvalues beyond its largest root (Tracy 
 
 A logistic regression of the other directions is the candidate. Whitened, it also finds what hides in a direction of
 little variance. On tables without such directions it is worse than a classifier of columns, so it must prove itself. At
-sites left out, log loss and accuracy must be better by `LEAST_GAIN`, on average and at the worst site. It is compared
+sites left out, log loss and accuracy must be better by `LEAST_BETTER`, on average and at the worst site. It is compared
 with the classifier so far, and with one of the columns and the products of columns and unstable coordinates: where
 P(y|x) has a bend or an interaction and ranges differ, effects differ too. It is tried where no column changes, or more
 than half of them do. A few that change are better given up as columns: the estimate of a direction is never exact and
@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 LEAST_SITES = 3  # with two, one is left when the other is left out
-LEAST_GAIN = 0.01  # nats for each row, and accuracy
+LEAST_BETTER = 0.01  # log loss in nats for each row, and accuracy
 LARGEST_ROOT = 3.27  # of Tracy and Widom's law, exceeded by chance once in a thousand times
 FLAT = 1e-9  # variance within label and site, relative to the largest, below which columns are collinear
 
@@ -196,4 +196,4 @@ def _is_better(before: Array, after: Array, y: Codes, sites: Codes) -> bool:
 
     old, new = by_site(before), by_site(after)  # (2, n_sites) each
     gains = *(new.mean(axis=1) - old.mean(axis=1)), *(new.min(axis=1) - old.min(axis=1))
-    return bool(min(gains) >= LEAST_GAIN)
+    return bool(min(gains) >= LEAST_BETTER)
