@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from holdfast.environments import PerRow
 from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.group_dro import known_groups, large_groups
 from holdfast.interpolation.worst_case import minimize_mixture_risk
@@ -51,11 +52,11 @@ class BalancedClassifier(MethodClassifier):
     def fit(
         self,
         X: Any,
-        y: Any = None,
+        y: PerRow = None,
         *,
-        environments: Any = None,
-        group_labels: Any = None,
-        sample_weight: Any = None,
+        environments: PerRow = None,
+        group_labels: PerRow = None,
+        sample_weight: PerRow = None,
         validation: Any = None,
     ) -> Self:
         """Fit on the groups, environment × label or as given by `group_labels`."""

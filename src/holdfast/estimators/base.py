@@ -20,6 +20,7 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 from holdfast.environments import (
     Environment,
     Group,
+    PerRow,
     check_pairs,
     is_lazy,
     merge_small_environments,
@@ -101,7 +102,7 @@ class MethodEstimator(BaseEstimator):
         """Return the estimator used when none is given."""
         raise NotImplementedError
 
-    def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _read_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Return the targets as the stages want them."""
         raise NotImplementedError
 
@@ -112,12 +113,12 @@ class MethodEstimator(BaseEstimator):
     def _read_training(
         self,
         X: Any,
-        y: Any,
-        environments: Any = None,
+        y: PerRow,
+        environments: PerRow = None,
         *,
-        sample_weight: Any = None,
-        group_labels: Any = None,
-        folds: Any = None,
+        sample_weight: PerRow = None,
+        group_labels: PerRow = None,
+        folds: PerRow = None,
     ) -> TrainingRows:
         """Check everything that `fit` was handed, and set what scikit-learn expects to be set."""
         X, y, environments = self._read_items(X, y, environments)
@@ -145,7 +146,7 @@ class MethodEstimator(BaseEstimator):
             getattr(self, "feature_names_in_", None),
         )
 
-    def _read_items(self, X: Any, y: Any, environments: Any = None) -> tuple[Any, Any, Any]:
+    def _read_items(self, X: Any, y: PerRow, environments: PerRow = None) -> tuple[Any, Any, Any]:
         """Return rows, labels and environments: those of a Dataset or dict are taken out of its items."""
         if not holds_items(X):
             return X, y, environments
@@ -338,7 +339,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
 
         return scaled(X, ("logistic", LogisticRegression(max_iter=1000)))
 
-    def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _read_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Set `classes_` and return the class codes."""
         self.classes_, codes = read_labels(y, n_rows)
         return codes
@@ -353,7 +354,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
         X = self._check_rows(X, reset=False)
         return self.classes_[predicted_codes(self.estimator_, X)]
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: PerRow = None, sample_weight: PerRow = None) -> float:
         """Return the accuracy; y may be left out where X is a dict or Dataset with labels."""
         if y is None and holds_items(X):
             from holdfast.neural.sources import labeled_items
@@ -369,7 +370,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
         return code_probabilities(self.estimator_, X, len(self.classes_))
 
     @available_if(_estimator_has("predict_proba"))
-    def recalibrate(self, X: Any, y: Any, *, n_rows_of_site: int | None = None) -> Self:
+    def recalibrate(self, X: Any, y: PerRow, *, n_rows_of_site: int | None = None) -> Self:
         """Return a copy with probabilities that are corrected for one site, by labeled rows of that site.
 
         Parameters
@@ -412,7 +413,7 @@ class MethodRegressor(RegressorMixin, MethodEstimator):
 
         return scaled(X, ("ridge", Ridge()))
 
-    def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _read_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Return the targets as floats."""
         with as_ours(LabelsError):
             targets = np.asarray(read_column(y), dtype=np.float64)
@@ -472,7 +473,7 @@ def warn_single_environment(environments: Sequence[Environment], method: str) ->
 
 
 def fit_erm(
-    estimator: Any,
+    estimator: Estimator,
     training: TrainingRows,
     seeding: Seeding,
     *,

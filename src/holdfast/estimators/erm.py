@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
+from holdfast.environments import PerRow
 from holdfast.estimators.base import MethodClassifier, check_choice, fit_erm
 from holdfast.seeding import RandomState, Seeding
 
@@ -48,7 +49,13 @@ class ERMClassifier(MethodClassifier):
     random_state: RandomState = None
 
     def fit(
-        self, X: Any, y: Any = None, *, environments: Any = None, sample_weight: Any = None, validation: Any = None
+        self,
+        X: Any,
+        y: PerRow = None,
+        *,
+        environments: PerRow = None,
+        sample_weight: PerRow = None,
+        validation: Any = None,
     ) -> Self:
         """Fit on all rows.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from sklearn.pipeline import Pipeline
 
+from holdfast.environments import PerRow
 from holdfast.estimators.base import MethodClassifier, fit_erm, scaled, warn_single_environment
 from holdfast.exceptions import ParameterError
 from holdfast.fitting.estimators import is_network, last_step, seeded_clone
@@ -52,7 +53,13 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
         return scaled(X, ("network", NeuralClassifier("mlp")))
 
     def fit(
-        self, X: Any, y: Any = None, *, environments: Any = None, sample_weight: Any = None, validation: Any = None
+        self,
+        X: Any,
+        y: PerRow = None,
+        *,
+        environments: PerRow = None,
+        sample_weight: PerRow = None,
+        validation: Any = None,
     ) -> Self:
         """Train on batches of every environment.
 

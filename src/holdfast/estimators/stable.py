@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
+from holdfast.environments import PerRow
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.estimators.mixing import (
     CAUTIONS,
@@ -34,6 +35,7 @@ from holdfast.fitting.estimators import (
     is_network,
     last_step,
 )
+from holdfast.fitting.kinds import Estimator
 from holdfast.fitting.logistic import refit_logistic
 from holdfast.metrics import Interval
 from holdfast.newsite.adapt import Adaptation, AdaptedClassifier, adapt, ask_again
@@ -153,11 +155,11 @@ class StableClassifier(MethodClassifier):
     def fit(
         self,
         X: Any,
-        y: Any = None,
+        y: PerRow = None,
         *,
-        environments: Any = None,
-        sample_weight: Any = None,
-        subjects: Any = None,
+        environments: PerRow = None,
+        sample_weight: PerRow = None,
+        subjects: PerRow = None,
         words: Sequence[frozenset[str]] | None = None,
     ) -> StableClassifier:
         """Fit the ordinary classifier, decide which columns to use less, and mix.
@@ -217,7 +219,7 @@ class StableClassifier(MethodClassifier):
             self._decide(estimator, training, columns.n_columns, choice, seeding)
         return self
 
-    def _fit_network(self, estimator: Any, training: TrainingRows, subjects: Any, seeding: Seeding) -> None:
+    def _fit_network(self, estimator: Estimator, training: TrainingRows, subjects: PerRow, seeding: Seeding) -> None:
         """Decide for inputs without columns: the ordinary classifier, or PI, or both mixed, by `stable.network`."""
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         self.profile_ = None
@@ -266,7 +268,9 @@ class StableClassifier(MethodClassifier):
             finding,
         )
 
-    def _decide(self, estimator: Any, training: TrainingRows, n_columns: int, choice: Choice, seeding: Seeding) -> None:
+    def _decide(
+        self, estimator: Estimator, training: TrainingRows, n_columns: int, choice: Choice, seeding: Seeding
+    ) -> None:
         """Mix the ordinary classifier with others that do without the unstable columns, and write the verdict."""
         kept, sites = choice.kept, [environment.name for environment in training.environments]
         mixture = _ClassifierMixture(self, estimator, training, seeding, choice)
@@ -316,7 +320,7 @@ class StableClassifier(MethodClassifier):
 
     def _try_directions(
         self,
-        estimator: Any,
+        estimator: Estimator,
         training: TrainingRows,
         mixture: _ClassifierMixture,
         weights: Sequence[float],
@@ -478,7 +482,7 @@ class _ClassifierMixture(Mixture):
     """The mixture of a `StableClassifier`, with its answers to "what if"."""
 
     def __init__(
-        self, owner: StableClassifier, estimator: Any, training: TrainingRows, seeding: Seeding, choice: Choice
+        self, owner: StableClassifier, estimator: Estimator, training: TrainingRows, seeding: Seeding, choice: Choice
     ) -> None:
         super().__init__(owner, estimator, training, seeding, choice)
         self.owner = owner
@@ -625,7 +629,12 @@ def _point(scenarios: Scenarios, caution: float, weights: list[float]) -> PathPo
 
 
 def _fit_reduced(
-    tables: tuple[TrainingRows, ...], number: int, estimator: Any, seeding: Seeding, ordinary: Any, folds: Sequence[Any]
+    tables: tuple[TrainingRows, ...],
+    number: int,
+    estimator: Estimator,
+    seeding: Seeding,
+    ordinary: Any,
+    folds: Sequence[Any],
 ) -> Any:
     """Fit without the unstable columns; a logistic regression begins with the fits of its folds."""
     training = tables[number]

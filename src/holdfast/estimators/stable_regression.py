@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from holdfast.environments import Rows
+from holdfast.environments import PerRow, Rows
 from holdfast.estimators.base import MethodRegressor, fit_erm, warn_single_environment
 from holdfast.estimators.mixing import CAUTIONS, Mixture, check_caution, choose, read_comparable, uncompared
 from holdfast.estimators.stable import PathPoint
@@ -80,7 +80,13 @@ class StableRegressor(MethodRegressor):
     random_state: RandomState = None
 
     def fit(
-        self, X: Any, y: Any, *, environments: Any = None, sample_weight: Any = None, subjects: Any = None
+        self,
+        X: Any,
+        y: PerRow,
+        *,
+        environments: PerRow = None,
+        sample_weight: PerRow = None,
+        subjects: PerRow = None,
     ) -> StableRegressor:
         """Fit the ordinary model, decide which columns to use less, and mix.
 

@@ -37,7 +37,7 @@ class NetworkFit:
 
 
 def fit_network(
-    estimator: Any, training: TrainingRows, groups: Sequence[Group], seeding: Seeding, fit: NetworkFit
+    estimator: Estimator, training: TrainingRows, groups: Sequence[Group], seeding: Seeding, fit: NetworkFit
 ) -> Any:
     """Train a network, or a pipeline that ends in one, on groups of rows; return the estimator, fitted itself.
 

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 from holdfast.datasets import Dataset, load_dataset
 from holdfast.environments import Group, split_environments
 from holdfast.estimators.methods import METHODS as ALL_METHODS
+from holdfast.estimators.pi import PIClassifier
 from holdfast.metrics import group_correlation
 from holdfast.parallel import run_each
 
@@ -77,7 +78,7 @@ def fit_method(name: str, data: Dataset, seed: int) -> Any:
         return classifier.fit(data.train.X, data.train.y, environments=data.train.environments, **knows)
 
 
-def partition_correlations(data: Dataset, classifier: Any) -> list[dict[str, Any]]:
+def partition_correlations(data: Dataset, classifier: PIClassifier) -> list[dict[str, Any]]:
     """Return the correlation of color and label in each training environment and in the halves of each partition."""
     train = data.train
     environments = split_environments(train.environments, len(train))

@@ -16,6 +16,7 @@ from holdfast.diagnosis.profile import Profile, profile_columns
 from holdfast.environments import Partition, listed, split_environments
 from holdfast.exceptions import InputError
 from holdfast.fitting.estimators import last_step
+from holdfast.fitting.kinds import Predictor
 from holdfast.machine import versions
 from holdfast.metrics import prevalence
 from holdfast.reports.clinical import clinical_section
@@ -108,7 +109,7 @@ class Evidence:
 
 
 def estimator_page(
-    classifier: Any,
+    classifier: Predictor,
     evidence: Evidence | None = None,
     *,
     title: str = "",

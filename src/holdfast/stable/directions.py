@@ -30,6 +30,7 @@ from sklearn.exceptions import ConvergenceWarning
 from holdfast.fitting.calibration import class_scores
 from holdfast.fitting.estimators import last_step
 from holdfast.fitting.folds import fold_parts, rows_without
+from holdfast.fitting.kinds import Estimator
 from holdfast.fitting.logistic import LogisticModel, logistic_start, with_coefficients
 from holdfast.rows.training import TrainingRows
 from holdfast.stable.findings import Finding, summarize
@@ -70,7 +71,7 @@ class Candidate:
 
 
 def try_directions(
-    fitted: Any, estimator: Any, training: TrainingRows, folds: Codes, rounds: Codes, before: Array
+    fitted: Any, estimator: Estimator, training: TrainingRows, folds: Codes, rounds: Codes, before: Array
 ) -> Candidate | None:
     """Return the classifier of stable directions, where it is better at sites left out; else None.
 
@@ -163,14 +164,14 @@ def describe(directions: Directions, training: TrainingRows, names: Sequence[str
     return tuple(found)
 
 
-def _fit(estimator: Any, coordinates: Array, y: Codes) -> Any:
+def _fit(estimator: Estimator, coordinates: Array, y: Codes) -> Any:
     """Fit the logistic regression; where it does not converge, its answers show whether it is good enough."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return clone(last_step(estimator)).fit(coordinates, y)
 
 
-def _answers(estimator: Any, training: TrainingRows, parts: Codes, *, bent: bool = False) -> Array:
+def _answers(estimator: Estimator, training: TrainingRows, parts: Codes, *, bent: bool = False) -> Array:
     """Return the scores of every row by fits to the other parts: to stable directions, or to columns and products."""
     scores = np.empty((training.n_rows, 2))
     for rows in fold_parts(np.arange(training.n_rows), parts):

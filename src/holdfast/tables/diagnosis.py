@@ -20,7 +20,7 @@ from holdfast.diagnosis.answer import recommend
 from holdfast.diagnosis.measurement import Array, Experiment, Progress, no_progress
 from holdfast.diagnosis.profile import Profile, describe_columns
 from holdfast.diagnosis.values import Diagnosis, mean_interval
-from holdfast.environments import Rows, site_names, split_environments, take_rows, unique_labels
+from holdfast.environments import PerRow, Rows, site_names, split_environments, take_rows, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
 from holdfast.fitting.estimators import (
@@ -32,6 +32,7 @@ from holdfast.fitting.estimators import (
     require_classifier,
     seeded_clone,
 )
+from holdfast.fitting.kinds import Estimator
 from holdfast.rows.kinds import as_dense, is_frame
 from holdfast.rows.reading import read_weights
 from holdfast.seeding import Seeding
@@ -53,12 +54,12 @@ MOST_ENCODED = 100  # columns of the matrix that the loss is split with; wider o
 
 def diagnose(
     X: Any,
-    y: Any,
-    environments: Any,
+    y: PerRow,
+    environments: PerRow,
     *,
     estimator: Any = "logistic",
     threshold: float | None = None,
-    sample_weight: Any = None,
+    sample_weight: PerRow = None,
     n_jobs: int | None = None,
     random_state: int | None = 0,
     progress: Progress = no_progress,
@@ -185,7 +186,7 @@ def diagnose_rows(
 class TableSubject:
     """The rows of a table, and the unfitted model: what an `Experiment` asks."""
 
-    def __init__(self, rows: TableRows, estimator: Any, n_jobs: int | None, random_state: int | None) -> None:
+    def __init__(self, rows: TableRows, estimator: Estimator, n_jobs: int | None, random_state: int | None) -> None:
         self.rows, self.estimator, self.n_jobs, self.random_state = rows, estimator, n_jobs, random_state
         self.inner = find_estimator(estimator).make() if isinstance(estimator, str) else clone(estimator)
         require_classifier(self.inner, asked_by="diagnose")
