@@ -220,17 +220,7 @@ def judge_regression(
     verdict: RegressionVerdict | None = None,
     problems: Sequence[Problem] = (),
 ) -> RegressionDiagnosis:
-    """Say what predictions at sites left out (`new`), and with rows of the site (`known`), mean.
-
-    Parameters
-    ----------
-    y, new, known : arrays of shape (n_rows,)
-    environments : labels of shape (n_rows,)
-    estimator, label : str
-    notes : sequence of str
-    verdict : RegressionVerdict, optional
-    problems : sequence of Problem
-    """
+    """Say what predictions at sites left out (`new`), and with rows of the site (`known`), mean."""
     sites = split_environments(environments, len(y))
     at_new, at_known = (regression_report(y, predicted, environments) for predicted in (new, known))
     ratios, worse, shifted = [], [], []

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from holdfast.environments import PerRow, label_array, take_rows, unique_labels
+from holdfast.environments import label_array, take_rows, unique_labels
 from holdfast.estimators.base import fit_erm
 from holdfast.estimators.mixing import N_FOLDS
 from holdfast.estimators.pi import PIClassifier
@@ -19,7 +19,6 @@ from holdfast.exceptions import EnvironmentsError, HoldfastWarning, ParameterErr
 from holdfast.fitting.calibration import class_scores
 from holdfast.fitting.estimators import fit_rows, is_network, last_step, network_in, predicted_codes, seeded_clone
 from holdfast.fitting.folds import deal_evenly
-from holdfast.fitting.kinds import Estimator
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.network import read_skill
@@ -48,26 +47,26 @@ class _NetworkPI(PIClassifier):
     _: KW_ONLY
     ordinary: Any = None  # fitted on the same rows
 
-    def _judge_and_final(self, estimator: Estimator) -> tuple[Any, Any]:
+    def _judge_and_final(self, estimator: Any) -> tuple[Any, Any]:
         if not is_network(estimator):
             return estimator, estimator
         return _half_as_long(estimator), from_network(clone(estimator), last_step(self.ordinary).network_)
 
 
-def check_network(estimator: Estimator) -> None:
+def check_network(estimator: Any) -> None:
     """Refuse what the trainings of a network would refuse, before the first of them."""
     network = network_in(estimator)
     if network is None:
         return
     network.check_training()
-    if network.stops_early:
+    if network.stops_early():
         raise ParameterError(
             "patience ends a training whose validation score no longer improves, but StableClassifier trains without "
             "validation rows. Leave patience out, and set max_epochs."
         )
 
 
-def _half_as_long(estimator: Estimator) -> Any:
+def _half_as_long(estimator: Any) -> Any:
     """Return an unfitted network of half the steps."""
     copied = clone(estimator)
     network = last_step(copied)
@@ -75,7 +74,7 @@ def _half_as_long(estimator: Estimator) -> Any:
     return copied
 
 
-def from_network(estimator: Estimator, network: Any) -> Any:
+def from_network(estimator: Any, network: Any) -> Any:
     """Return the estimator with another `network` parameter."""
     last_step(estimator).set_params(network=network)
     return estimator
@@ -115,7 +114,7 @@ class FoldAnswers:
         """Return the scores of PI."""
         return self.scores(lambda fold, X: class_scores(fold.pi.estimator_, X, self.n_classes))
 
-    def started_anew(self, estimator: Estimator) -> Array:
+    def started_anew(self, estimator: Any) -> Array:
         """Return the scores of PI with the same judges, whose network does not go on from the ordinary one."""
 
         def ask(fold: _Fold, X: Any) -> Array:
@@ -136,7 +135,7 @@ class FoldAnswers:
 
         return self.scores(ask)
 
-    def read_sites(self, estimator: Estimator, seeding: Seeding) -> float:
+    def read_sites(self, estimator: Any, seeding: Seeding) -> float:
         """Return how well the site can be read off the input, by the same estimator: 0 chance, 1 always."""
         asked, X, sites = self.folds[0].asked, self.training.X, self.training.environment_codes
         reader = _half_as_long(estimator) if is_network(estimator) else estimator
@@ -146,7 +145,7 @@ class FoldAnswers:
 
 
 def ask_folds(
-    owner: Owner, estimator: Estimator, training: TrainingRows, folds: NDArray[np.intp], seeding: Seeding
+    owner: Owner, estimator: Any, training: TrainingRows, folds: NDArray[np.intp], seeding: Seeding
 ) -> FoldAnswers:
     """Fit the ordinary classifier, and one on PI's halves to compare it with, without each fold."""
     asked = []
@@ -159,7 +158,7 @@ def ask_folds(
 
 
 def fit_pi(
-    owner: Owner, estimator: Estimator, training: TrainingRows, seeding: Seeding, ordinary: Any | None
+    owner: Owner, estimator: Any, training: TrainingRows, seeding: Seeding, ordinary: Any | None
 ) -> PIClassifier:
     """Fit Predict then Interpolate on rows over class codes, from the ordinary network on, or as PIClassifier does.
 
@@ -184,7 +183,7 @@ def _quietly(fit: Callable[[], PIClassifier]) -> PIClassifier:
         return fit()
 
 
-def deal_network_folds(training: TrainingRows, subjects: PerRow) -> NDArray[np.intp]:
+def deal_network_folds(training: TrainingRows, subjects: Any) -> NDArray[np.intp]:
     """Return a fold for each row, in turn within each environment and label, or by subject."""
     if subjects is None:
         order = np.lexsort((np.arange(training.n_rows), training.y, training.environment_codes))

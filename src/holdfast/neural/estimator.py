@@ -196,7 +196,7 @@ class NeuralEstimator(BaseEstimator):
         if is_share(validation):
             X, y, sample_weight, validation = self._hold_out(X, y, sample_weight, float(validation))
         self.check_training(validation=validation)
-        if validation is None and self.stops_early:
+        if validation is None and self.stops_early():
             raise ParameterError(
                 f"patience={self.patience} ends a training whose validation score no longer improves, but there are no "
                 "validation rows. Pass fit(X, y, validation=(X, y)) or fit(X, y, validation=0.2), or leave patience "
@@ -253,7 +253,6 @@ class NeuralEstimator(BaseEstimator):
             stage=stage,
         )
 
-    @property
     def stops_early(self) -> bool:
         """Whether a patience was set that needs validation rows."""
         return self.patience not in (None, _PATIENCE) and self.selection_rule() is None

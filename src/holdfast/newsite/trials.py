@@ -32,7 +32,6 @@ from holdfast.stable.removal import Removal
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
-Scenario = Literal["known", "vanished", "reversed"]
 Reason = Literal[
     "no_unstable_column",
     "mechanism",

@@ -400,7 +400,7 @@ def warnings_section(warnings: Sequence[str] | None) -> Section | None:
 def settings_section(fitted: MethodEstimator, evidence: Evidence) -> Section:
     """Show settings, seeds and versions."""
     rows = {"method": type(fitted).__name__}
-    rows |= fitted.get_params(deep=False) if hasattr(fitted, "get_params") else {}
+    rows |= fitted.get_params(deep=False)
     rows |= {f"{name} (chosen)": getattr(fitted, name) for name in ("solver_", "rounds_") if hasattr(fitted, name)}
     rows |= dict(evidence.settings)
     if evidence.seeds:

@@ -64,7 +64,7 @@ def diagnosis_page(
             _columns_section(found),
             _data_section(found),
             _remedy_section(found, following),
-            *_clinical_sections(found),
+            *([] if found.clinical is None else [clinical_section(found.clinical, "What clinical studies report")]),
             made_section({"estimator": found.estimator}, settings, LIMITS),
         ),
         answer=_answer(found, following),
