@@ -42,6 +42,14 @@ ESTIMATOR_NAMES = f"{', '.join(list(ESTIMATORS)[:-1])} or {list(ESTIMATORS)[-1]}
 EstimatorOption = Annotated[str, option("--estimator", ESTIMATOR_NAMES, "NAME")]
 ReportOption = Annotated[Path | None, option("--report", "Also write an HTML report.", "FILE")]
 SeedOption = Annotated[int, option("--seed", "Random seed.", "N", min=0)]
+ClusterOption = Annotated[
+    str | None,
+    option(
+        "--cluster",
+        "Where fits run: local:N (processes), ray, ray://HOST:PORT, dask or tcp://HOST:PORT (Dask).",
+        "WHERE",
+    ),
+]
 ThresholdOption = Annotated[
     float | None,
     option(
@@ -149,8 +157,8 @@ class ColumnOptions:
         list[str],
         option(
             "--scale",
-            "Convert the unit of a column at a site, such as 'creatinine@Lyon=1/88.4'; can be repeated. The saved model "
-            "does the same.",
+            "Convert the unit of a column at a site, such as 'creatinine@Lyon=1/88.4'; can be repeated. The saved "
+            "model does the same.",
             "RULE",
         ),
     ] = field(default_factory=list)
@@ -231,15 +239,7 @@ class FitOptions:
     """How often and with what randomness something is fitted."""
 
     seed: SeedOption = 0
-    jobs: Annotated[int, option("--jobs", "Number of fits at the same time.", "N", min=1)]
-    ClusterOption = Annotated[
-        str | None,
-        option(
-            "--cluster",
-            "Where fits run: local:N (processes), ray, ray://HOST:PORT, dask or tcp://HOST:PORT (Dask).",
-            "WHERE",
-        ),
-    ] = 1
+    jobs: Annotated[int, option("--jobs", "Number of fits at the same time.", "N", min=1)] = 1
     cluster: ClusterOption = None
 
     @property
