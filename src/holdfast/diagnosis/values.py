@@ -19,7 +19,7 @@ from holdfast.diagnosis.words import headline, say
 from holdfast.metrics import Interval
 from holdfast.stable.findings import Finding
 from holdfast.stable.notebook import html_card
-from holdfast.stable.verdict import RARE
+from holdfast.stable.verdict import RARE, Verdict
 
 AS_USUAL = 0.01  # accuracy above always predicting the most frequent class that is as good as none
 SAME_RATES = 0.25  # log-odds of a class that differ by less between sites: it is as frequent everywhere
@@ -157,7 +157,7 @@ class Diagnosis:
     tokens: Mapping[str, tuple[str, ...]]
     remedies: tuple[Remedy, ...]
     recommendation: Recommendation
-    verdict: Any = None
+    verdict: Verdict | None = None
     notes: tuple[str, ...] = ()
     label: str = "label"  # the name of what is predicted
     later: Later | None = None

@@ -10,6 +10,7 @@ import numpy as np
 from holdfast.environments import PerRow
 from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.group_dro import known_groups, large_groups
+from holdfast.fitting.kinds import Estimator
 from holdfast.interpolation.worst_case import minimize_mixture_risk
 from holdfast.seeding import RandomState, Seeding
 
@@ -43,7 +44,7 @@ class BalancedClassifier(MethodClassifier):
 
     __metadata_request__fit = {"group_labels": True}  # scikit-learn reads this
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     selection: str | None = None
     min_group_size: int = 1

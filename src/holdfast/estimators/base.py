@@ -74,11 +74,12 @@ from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import RandomState, Seeding
 
 if TYPE_CHECKING:
+    from holdfast.newsite.adapt import Adaptation
     from holdfast.stable.verdict import Verdict
 
 
 def _estimator_has(name: str) -> Any:
-    def check(self: Any) -> bool:
+    def check(self: MethodEstimator) -> bool:
         inner = getattr(self, "estimator_", None)
         return hasattr(self.estimator if inner is None else inner, name) or (inner is None and self.estimator is None)
 
@@ -90,13 +91,13 @@ class MethodEstimator(BaseEstimator):
 
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this, with what subclasses add
 
-    estimator: Any  # the user's, or None
+    estimator: Estimator | None  # the user's
     estimator_: Any  # fitted; what it can do beside `predict` depends on the user's
     min_group_size: int = 5
     random_state: RandomState
     _judges: ClassVar[bool] = False  # whether environments judge one another, every pair of them
     _validation_metric: ClassVar[str]  # of sklearn.metrics
-    adaptation_: Any  # to a new site: `holdfast.newsite.adapt.Adaptation`
+    adaptation_: Adaptation  # to a new site
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return the estimator used when none is given."""
@@ -328,7 +329,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
 
     if TYPE_CHECKING:  # what every method takes, beside parameters of its own
 
-        def __init__(self, estimator: Any = None, *, random_state: Any = None, **options: Any) -> None: ...
+        def __init__(self, estimator: Estimator | None = None, *, random_state: Any = None, **options: Any) -> None: ...
 
         fit: Any
         verdict_: Verdict  # of methods that have one, see `verdict_of`

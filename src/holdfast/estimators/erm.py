@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from holdfast.environments import PerRow
 from holdfast.estimators.base import MethodClassifier, check_choice, fit_erm
+from holdfast.fitting.kinds import Estimator
 from holdfast.seeding import RandomState, Seeding
 
 
@@ -42,7 +43,7 @@ class ERMClassifier(MethodClassifier):
     0.5
     """
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     weighting: Literal["pooled", "environments"] = "pooled"
     selection: str | None = None

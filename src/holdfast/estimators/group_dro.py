@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from holdfast.environments import Group, PerRow, cross_groups, label_array, listed, unique_labels
 from holdfast.estimators.base import MethodClassifier, check_choice
 from holdfast.exceptions import EnvironmentsError, ParameterError, SmallGroupWarning, warn
+from holdfast.fitting.kinds import Estimator
 from holdfast.rows.reading import is_share
-from holdfast.rows.training import TrainingRows
+from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import RandomState, Seeding
 
 
@@ -104,7 +105,7 @@ class GroupDROClassifier(MethodClassifier):
 
     __metadata_request__fit = {"group_labels": True}  # scikit-learn reads this
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     solver: Literal["auto", "convex", "gradient", "reweight"] = "auto"
     reweight_rounds: int = 20
@@ -143,7 +144,7 @@ class GroupDROClassifier(MethodClassifier):
         training, held_out = self._take_validation(training, validation)
         return self._solve(training, known_groups(training, self.classes_), held_out)
 
-    def _solve(self, training: TrainingRows, groups: tuple[Group, ...], held_out: Any) -> Self:
+    def _solve(self, training: TrainingRows, groups: tuple[Group, ...], held_out: ValidationRows | None) -> Self:
         """Minimize the worst-case risk over the groups and keep what was found."""
         check_choice(self, "objective", ("max", "online"))
         self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)

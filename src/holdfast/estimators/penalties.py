@@ -11,6 +11,7 @@ from holdfast.environments import PerRow
 from holdfast.estimators.base import MethodClassifier, fit_erm, scaled, warn_single_environment
 from holdfast.exceptions import ParameterError
 from holdfast.fitting.estimators import is_network, last_step, seeded_clone
+from holdfast.fitting.kinds import Estimator
 from holdfast.seeding import RandomState, Seeding
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
 
     needs_network: ClassVar[bool] = True
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     penalty_weight: float = 1.0
     warm_up: int = 100

@@ -42,7 +42,7 @@ from holdfast.partition import (
     partition_by_probability,
     warn_of_constant_judges,
 )
-from holdfast.rows.training import TrainingRows
+from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.network import DETECTABLE, LIKELY, weigh
 
@@ -194,7 +194,7 @@ def _cut_again(
     }
 
 
-def _cut(half: Group, classifier: Any, training: TrainingRows, min_group_size: int) -> list[Group]:
+def _cut(half: Group, classifier: Predictor, training: TrainingRows, min_group_size: int) -> list[Group]:
     """Cut one half by correctness, or keep it whole."""
     right = predicted_codes(classifier, take_rows(training.X, half.rows)) == training.y[half.rows]
     if min(right.sum(), (~right).sum()) < min_group_size:
@@ -227,7 +227,7 @@ class PredictThenInterpolate(MethodEstimator):
     rounds, recipe = 1, cast("Literal['robust'] | None", None)
     refinement = cast("Any", "worst_case")
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     solver: Literal["auto", "convex", "gradient", "reweight"] = "auto"
     halves: Literal["hard", "soft"] = "hard"
@@ -305,7 +305,7 @@ class PredictThenInterpolate(MethodEstimator):
         recipe = RECIPES[self.recipe]
         return recipe.network(estimator, final=False), recipe.network(estimator, final=True)
 
-    def _check_networks(self, judge: Estimator, final: Estimator, validation: Any) -> None:
+    def _check_networks(self, judge: Estimator, final: Estimator, validation: ValidationRows | None) -> None:
         """Refuse what the trainings of networks would refuse, before the first of them."""
         for estimator, options in (
             (judge, {"selection": self.judge_selection, "other_environments": True}),
@@ -347,7 +347,9 @@ class PredictThenInterpolate(MethodEstimator):
         self.environment_classifiers_ = {judge.environment.label: judge.estimator for judge in judgements.judges}
         return judgements
 
-    def _interpolate(self, estimator: Estimator, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
+    def _interpolate(
+        self, estimator: Estimator, training: TrainingRows, seeding: Seeding, validation: ValidationRows | None
+    ) -> Self:
         """Minimize the worst-case risk over the halves, and keep what was found."""
         options: dict[str, Any] = {
             "min_group_size": self.min_group_size,
@@ -402,7 +404,7 @@ class PredictThenInterpolate(MethodEstimator):
         """Return whether a final classifier has learned nothing."""
         return False
 
-    def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
+    def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: ValidationRows | None) -> Self:
         """Fit plain ERM: with one environment there is nothing to compare."""
         estimator = self._coded_estimator(training)
         fitted = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
@@ -534,7 +536,9 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
             return partition_by_correctness(judgements.predictions, *rows, sample_weight=training.sample_weight)
         return partition_by_probability(judgements.probabilities, *rows, sample_weight=training.sample_weight)
 
-    def _interpolate(self, estimator: Estimator, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
+    def _interpolate(
+        self, estimator: Estimator, training: TrainingRows, seeding: Seeding, validation: ValidationRows | None
+    ) -> Self:
         super()._interpolate(estimator, training, seeding, validation)
         self._fill_diagonal(validation)
         self._warn_of_collapse(training)
@@ -543,7 +547,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
             self._weigh_price(ordinary, *validation)
         return self
 
-    def _weigh_price(self, ordinary: Any, X: Any, y: NDArray[np.intp], groups: Any) -> None:
+    def _weigh_price(self, ordinary: Predictor, X: Any, y: NDArray[np.intp], groups: Any) -> None:
         """Compare with ERM on the validation rows; warn of a high price without evidence that it buys something."""
         right = [predicted_codes(model, X) == y for model in (ordinary, self.estimator_)]
         lost = right[0].astype(np.float64) - right[1]
@@ -573,7 +577,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
             HoldfastWarning,
         )
 
-    def _fill_diagonal(self, validation: Any) -> None:
+    def _fill_diagonal(self, validation: ValidationRows | None) -> None:
         """Score judges in their own environment on validation rows whose groups are the environments, where unknown."""
         if validation is None or validation[2] is None:
             return

@@ -146,7 +146,7 @@ class StableClassifier(MethodClassifier):
     edition: ClassVar[int] = 2  # 1 looked at columns alone, and not at combinations of them
     reads_columns: ClassVar[bool] = True  # which ones are unstable: a table's columns are worth more than a matrix
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     caution: float = CAUTION
     n_jobs: int | None = None

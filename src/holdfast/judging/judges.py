@@ -14,7 +14,7 @@ from holdfast.environments import Environment, Group, Rows, listed, take_rows
 from holdfast.exceptions import EmptyColumnWarning, SingleClassEnvironmentWarning, UnseenLabelWarning, warn
 from holdfast.fitting.estimators import empty_columns, fit_rows, is_network, sample_weight_name, seeded_clone
 from holdfast.fitting.folds import deal_evenly, fold_parts, rows_without
-from holdfast.fitting.kinds import Estimator
+from holdfast.fitting.kinds import Estimator, Predictor
 from holdfast.fitting.logistic import fit_part, logistic_start
 from holdfast.parallel import run_each
 from holdfast.rows.mapped import MappedRows, is_mapped
@@ -39,7 +39,7 @@ class Judge:
     """A classifier fitted on one environment alone, and the fits that answer about its own rows."""
 
     environment: Environment
-    estimator: Any  # fitted on all rows of the environment
+    estimator: Predictor  # fitted on all rows of the environment
     fold_estimators: tuple[Any, ...] = ()  # each fitted on the rows outside its fold
     fold_rows: tuple[Rows, ...] = ()  # the rows that each of them answers about
 

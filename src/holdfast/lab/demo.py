@@ -71,7 +71,7 @@ def _fit_and_score(options: dict[str, Any], name: str, seed: int) -> tuple[dict[
 def fit_method(name: str, data: Dataset, seed: int) -> Any:
     """Fit one method on the training environments; only the oracle sees the color."""
     estimator = LogisticRegression(C=C, max_iter=1000)
-    classifier: Any = ALL_METHODS[name](estimator, random_state=seed)
+    classifier = ALL_METHODS[name](estimator, random_state=seed)
     knows = {"attribute": data.train.attributes["color"]} if name == "oracle" else {}
     # On problems this small a second thread only waits for the first, and on a busy machine for everybody else.
     with threadpool_limits(limits=1):

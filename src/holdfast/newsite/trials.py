@@ -25,6 +25,7 @@ from scipy import special
 
 from holdfast.environments import take_rows
 from holdfast.fitting.calibration import Calibration
+from holdfast.fitting.kinds import Predictor
 from holdfast.newsite.codes import UnstableColumn
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY
 from holdfast.newsite.relation import Relation, join, relearn, said_by
@@ -89,7 +90,7 @@ class Relearning:
     calibration: Calibration | None = None  # of the stable part, at sites that it was not fitted on
     scale: float = 1.0  # of what the columns add to the log-probabilities, as was best at the known sites
     trials: Mapping[str, Mapping[str, SiteTrial]] = field(default_factory=dict)  # scenario -> known site
-    estimator: Any = None  # the stable part; None: it is the last part of the mixture
+    estimator: Predictor | None = None  # the stable part; None: it is the last part of the mixture
     removal: Removal = field(default_factory=Removal)  # of the stable part
 
     @property
