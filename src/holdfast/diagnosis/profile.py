@@ -13,7 +13,7 @@ from holdfast.diagnosis.soundness import Problem, check_table
 from holdfast.diagnosis.soundness.table import FEW_VALUES, MOST_COLUMNS
 from holdfast.diagnosis.words import check_line, say, written
 from holdfast.environments import PerRow, split_environments
-from holdfast.rows.kinds import is_frame
+from holdfast.rows.kinds import is_frame, is_sparse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,7 +127,7 @@ def _read_frame(X: Any, names: Sequence[str] | None) -> pd.DataFrame | None:
 
     if is_frame(X):
         return pd.DataFrame(nw.from_native(X, eager_only=True).to_pandas())
-    if hasattr(X, "toarray") or getattr(X, "ndim", 0) != 2 or X.shape[1] > MOST_UNNAMED or X.dtype.kind not in "biuf":
+    if is_sparse(X) or getattr(X, "ndim", 0) != 2 or X.shape[1] > MOST_UNNAMED or X.dtype.kind not in "biuf":
         return None
     array = np.asarray(X)
     labels = [f"x{column}" for column in range(array.shape[1])] if names is None else [str(name) for name in names]

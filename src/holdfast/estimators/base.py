@@ -287,7 +287,7 @@ class MethodEstimator(BaseEstimator):
     ) -> Solution:
         """Minimize the worst-case risk over groups; the settings are our parameters, except for those in `changed`."""
         settings = SolverSettings(**{f.name: getattr(self, f.name) for f in fields(SolverSettings)} | changed)
-        n_classes = len(self.classes_) if hasattr(self, "classes_") else None
+        n_classes = len(self.classes_) if is_classifier(self) else None
         return minimize_worst_case_risk(
             estimator, training, groups, settings, seeding, n_classes=n_classes, validation=validation
         )

@@ -33,7 +33,7 @@ from holdfast.fitting.estimators import (
     seeded_clone,
 )
 from holdfast.fitting.kinds import Estimator
-from holdfast.rows.kinds import as_dense, is_frame
+from holdfast.rows.kinds import as_dense, is_frame, is_sparse
 from holdfast.rows.reading import read_weights
 from holdfast.seeding import Seeding
 from holdfast.stable.findings import Finding
@@ -102,7 +102,7 @@ def diagnose(
     import pandas as pd
 
     if not is_frame(X):
-        if getattr(X, "ndim", 0) != 2 or hasattr(X, "toarray"):
+        if getattr(X, "ndim", 0) != 2 or is_sparse(X):
             raise FeaturesError(
                 f"diagnose looks at the columns of a table. Got {type(X).__name__} instead. Pass a data frame, or an "
                 "array with a row for each example."

@@ -21,7 +21,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.pipeline import Pipeline
 
 from holdfast.exceptions import ParameterError, SavedModelError
-from holdfast.fitting.estimators import PROBABILITY_FLOOR, has_probabilities
+from holdfast.fitting.estimators import PROBABILITY_FLOOR, has_probabilities, trained_network
 from holdfast.fitting.kinds import Predictor
 from holdfast.interpolation.reweight import WeightedEnsemble
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY, RecalibratedClassifier
@@ -259,7 +259,7 @@ def _preprocessor_of(estimator: Any) -> Any:
 def _convert(steps: Sequence[Any]) -> Any:
     """Return the ONNX model of fitted steps, the last of which gives probabilities."""
     last, n_columns, problem = steps[-1], int(steps[0].n_features_in_), None
-    library = "torch" if hasattr(last, "network_") else _BOOSTERS.get(type(last).__name__, "skl2onnx")
+    library = "torch" if trained_network(last) is not None else _BOOSTERS.get(type(last).__name__, "skl2onnx")
     problems = {
         "gives no probabilities, and": not has_probabilities(last),
         "after other steps than the table's preprocessing": len(steps) > 1 and library != "skl2onnx",
