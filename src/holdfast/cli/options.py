@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from holdfast.cli.terminal import note, showing_stages
+from holdfast.cli.terminal import note
 from holdfast.estimators.named import ESTIMATORS
 from holdfast.extras import import_sklearn
 
@@ -113,26 +113,6 @@ class LayoutOptions:
         for remark in rows.notes:
             note(f"note: {remark}")
         return fitted, rows
-
-    def save_for_site(
-        self,
-        folder: Path,
-        table: str,
-        out: Path,
-        make: Callable[[TableClassifier, TableSource], TableClassifier],
-        *,
-        stage: str,
-        overwrite: bool,
-        unless: Callable[[TableClassifier], bool],
-    ) -> TableClassifier:
-        """Make a classifier for one site from a saved one and a table of that site, and save it."""
-        check_folder(out, overwrite=overwrite)
-        fitted, rows = self.open_for(folder, table)
-        with showing_stages(stage):
-            made = make(fitted, rows)
-            if not unless(made):
-                made.save(out, overwrite=overwrite)
-        return made
 
 
 @dataclass(frozen=True, kw_only=True)
