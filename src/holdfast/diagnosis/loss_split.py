@@ -64,20 +64,8 @@ class LossSplit:
     by_score: bool  # whether rows were compared by scores alone, because too few are alike in their columns
 
 
-def split_loss(
-    known: Losses,
-    new: Losses,
-    *,
-    generator: np.random.Generator,
-) -> LossSplit:
-    """Split the difference of two mean losses.
-
-    Parameters
-    ----------
-    known, new : Losses
-    generator : numpy Generator
-        For the folds and the bootstrap.
-    """
+def split_loss(known: Losses, new: Losses, *, generator: np.random.Generator) -> LossSplit:
+    """Split the difference of two mean losses; the generator deals the folds and draws the bootstrap."""
     if len(known.y) > MOST_ROWS:
         known = known.take(generator.permutation(len(known.y))[:MOST_ROWS])
     seed = generator.integers(2**32)

@@ -242,14 +242,7 @@ def diagnose_regression(
 ) -> RegressionDiagnosis:
     """Leave each site out, fit an ordinary model of the number on the others, and say whether it holds there.
 
-    Parameters
-    ----------
-    rows : TableRows
-        Read with `TableOptions(task="regression")`.
-    estimator : str or scikit-learn regressor
-    random_state : int or None
-    progress : callable
-        Called when a fit begins.
+    The rows are read with `TableOptions(task="regression")`; `progress` is called when a fit begins.
     """
     sites = split_environments(rows.environments, len(rows.y))
     if len(sites) < 2:
