@@ -319,12 +319,10 @@ def pool_small_environments(
         before += len(environment)
     parts = [pool for pool in pools if pool]
     pooled = [pool[0] if len(pool) == 1 else _joined(pool) for pool in parts]
-    n_halves, fewer = (2 * n * (n - 1) for n in (len(environments), len(large) + len(pooled)))
     warn(
-        f"{len(small)} of {len(environments)} environments have fewer than {min_size} rows, too few for a "
-        f"classifier of their own. They are pooled into {len(pooled)}, in the order of their labels: {fewer:,} "
-        f"halves instead of {n_halves:,}. To pool those that are alike, pass a coarser "
-        "label, such as the region or the device.",
+        f"{len(small)} of {len(environments)} environments have fewer than {min_size} rows. They are pooled into "
+        f"{len(pooled)}, in the order of their labels. To pool those that are alike, pass a coarser label, such as the "
+        "region or the device.",
         SmallGroupWarning,
     )
     return (*large, *pooled)

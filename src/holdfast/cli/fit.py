@@ -26,6 +26,7 @@ from holdfast.cli.options import (
     check_folder,
     check_task,
     option,
+    other_table,
 )
 from holdfast.cli.terminal import (
     MOST_ROWS,
@@ -148,6 +149,8 @@ def fit(
     words = [*columns.words(), *mending_options(rows.problems), "--estimator", estimator]
     diagnosing = command_line("holdfast", "diagnose", table, *words)
     following = command_line("holdfast", "report", out, "--table", table)
+    if (new := other_table(table, rows.roles.schema.names())) or report is not None:
+        following = command_line("holdfast", "check", out, new or table)
     if isinstance(model, TableClassifier):
         result |= {
             "n_rows_read": len(rows.y),  # that preprocessing and verdict come from: fewer of a folder beyond the memory
@@ -158,7 +161,6 @@ def fit(
             "report": report,
         }
         if report is not None:
-            following = command_line("holdfast", "predict", out, table, "--out", "predictions.csv")
             _write_page(model, rows, report, table, name, following, fits.seed)
         is_uncertain = verdict is not None and not verdict.columns and verdict.is_uncertain  # diagnose tells why
         if is_uncertain or any(problem.is_headline for problem in rows.problems):

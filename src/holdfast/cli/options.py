@@ -6,6 +6,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -14,12 +15,16 @@ import typer
 
 from holdfast.cli.terminal import note
 from holdfast.estimators.named import ESTIMATORS
+from holdfast.exceptions import HoldfastError
 from holdfast.extras import import_sklearn
 
 if TYPE_CHECKING:
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.files import TableSource, TextLayout
     from holdfast.tables.roles import TableRows
+
+
+MOST_FILES = 20  # beside a table, that are looked at for rows of a new site
 
 
 def option(flag: str, text: str, metavar: str | None = None, **more: Any) -> Any:
@@ -342,6 +347,22 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
 
     check_target(folder, KIND, overwrite=True)
     check_writable(folder.resolve())
+
+
+def other_table(table: str, columns: Sequence[str]) -> str | None:
+    """Return the newest file beside a table that has these columns, such as that of a new site; or None."""
+    from holdfast.tables.files import open_table
+
+    given = Path(table)
+    if not given.is_file():
+        return None
+    files = [file for file in given.parent.glob(f"*{given.suffix}") if file.name != given.name and file.is_file()]
+    for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True)[:MOST_FILES]:
+        with suppress(HoldfastError):
+            source = open_table(str(given.with_name(file.name)))
+            if all(column in source for column in columns):
+                return str(given.with_name(file.name))
+    return None
 
 
 def free_name(name: str) -> str:

@@ -307,9 +307,11 @@ def _advise(found: Diagnosis) -> Recommendation:
     if remedy.action == "repair":
         it = _verb(remedy.columns, "it", "them")
         odd = () if found.profile is None else found.profile.about(remedy.columns)
+        sites = {site: None for problem in found.problems if problem.column in remedy.columns for site in problem.sites}
+        where = f" in {listed(list(sites), most=4)}" if sites else ""
         return Recommendation(
             "repair",
-            f"Repair {_quoted(remedy.columns)}, or fit without {it}.",
+            f"Repair {_quoted(remedy.columns)}{where}, or fit without {it}.",
             f"{' '.join(odd)} Without {it}, the model is better at sites it has not seen. {gained}",
             sure,
             remedy.columns,

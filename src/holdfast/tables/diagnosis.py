@@ -19,8 +19,17 @@ from holdfast.diagnosis.advice import Recommendation, state_of
 from holdfast.diagnosis.answer import recommend
 from holdfast.diagnosis.measurement import Array, Experiment, Progress, no_progress
 from holdfast.diagnosis.profile import Profile, describe_columns
+from holdfast.diagnosis.soundness.table import SMALL_SITE
 from holdfast.diagnosis.values import Diagnosis, mean_interval
-from holdfast.environments import PerRow, Rows, site_names, split_environments, take_rows, unique_labels
+from holdfast.environments import (
+    PerRow,
+    Rows,
+    pool_small_environments,
+    site_names,
+    split_environments,
+    take_rows,
+    unique_labels,
+)
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
 from holdfast.fitting.estimators import (
@@ -49,6 +58,7 @@ from holdfast.tables.schema import TableSchema
 from holdfast.tables.stages import split_rows
 
 MOST_ODD, NETWORK_ODD = 5, 1  # columns that do not fit of which each is left out alone; fits of networks take long
+MOST_SITES = 300  # with more sites, those of few rows are pooled
 MOST_ENCODED = 100  # columns of the matrix that the loss is split with; wider ones are condensed
 
 
@@ -193,7 +203,8 @@ class TableSubject:
         self.probable, self.is_network = has_probabilities(self.inner), is_network(self.inner)
         self.classes, self.y = unique_labels(rows.y, what="labels", error=LabelsError)
         self.inner = over_codes(self.inner, self.classes)
-        self.environments = split_rows(rows, because="so no site can be left out")
+        sites = split_rows(rows, because="so no site can be left out")
+        self.environments = pool_small_environments(sites, min_size=SMALL_SITE, most=MOST_SITES)
         encoded = make_preprocessor(rows.roles.schema).fit_transform(rows.features)
         if encoded.shape[1] > MOST_ENCODED:
             encoded = TruncatedSVD(20, random_state=0).fit_transform(encoded)

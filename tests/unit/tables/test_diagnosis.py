@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast import diagnose
 from holdfast.diagnosis.answer import recommend, say_price
 from holdfast.diagnosis.measurement import MOST_ROUNDS, Experiment
-from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
+from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError, SmallGroupWarning
 from holdfast.metrics import Interval
 from holdfast.tables.diagnosis import TableSubject, diagnose_rows
 from holdfast.tables.roles import TableOptions, read_rows
@@ -103,6 +103,22 @@ def test_words_among_numbers_come_first(tmp_path):
     again = read_rows(file, TableOptions(label="y", environment="site", missing="?"))
     assert again.notes == ()
     assert again.roles.schema.names("numeric") == ["marker", "pressure", "age"]
+
+
+def test_a_second_header_and_units_in_cells_are_named():
+    """Rows that repeat the names of columns, and numbers with a unit at one site, are said with what to do."""
+    X, y, sites = table(n_rows=100)
+    X["pressure"] = (120 + 10 * X["pressure"]).round().astype(int).astype(str)
+    X["pressure"] = X["pressure"].where(sites != "Lyon", X["pressure"] + " mmHg")
+    (problem,) = [p for p in diagnose(X, y, sites).problems if p.is_headline]
+    assert (problem.key, problem.column, problem.sites) == ("unit_in_cells", "pressure", ("Lyon",))
+    header = X.iloc[[0]].assign(**{name: name for name in X.columns})
+    texts = pd.concat([X, header])[["marker", "age"]].astype(str)
+    found = diagnose(texts, [*y, y[0]], [*sites, sites[0]])
+    assert str(found).startswith(
+        "Some rows repeat the names of the columns, such as 'marker', 'age': are there several"
+    )
+    assert found.recommendation.sentence == "Delete these rows from the file."
 
 
 def test_a_copy_of_the_label_is_named():
@@ -445,3 +461,18 @@ def test_a_site_with_most_of_the_rows_is_compared_with_as_many_rows():
     (_, others), (few, asked) = pairs
     assert len(few) == len(y) - len(large) and set(asked) <= set(large) and not set(others) & set(large)
     assert {0, 1} == set(y[few])
+
+
+def test_of_many_sites_those_of_few_rows_are_pooled():
+    """320 practices of 7 or 8 patients become 80 sites of about 30 rows, and a warning says so."""
+    generator = np.random.default_rng(8)
+    X = pd.DataFrame(generator.normal(size=(2_400, 2)), columns=["age", "marker"])
+    y = (generator.random(2_400) < 1 / (1 + np.exp(-X["marker"]))).astype(int)
+    sites = [f"practice {number % 320:03}" for number in range(2_400)]
+    with pytest.warns(
+        SmallGroupWarning, match="320 of 320 environments have fewer than 30 rows. They are pooled into 80"
+    ):
+        found = diagnose(X, y, sites)
+    assert len(found.sites) == 80
+    assert {site.n_rows for site in found.sites} <= set(range(20, 41))
+    assert found.recommendation.action == "keep"

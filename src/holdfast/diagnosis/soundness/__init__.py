@@ -46,7 +46,7 @@ class Check(NamedTuple):
 
 
 CHECKS = (  # of one column the first headline counts, so the order matters
-    Check(check_label_codes, ("label_spelling", "label_codes", "label_of_one_site"), needs_labels=True),
+    Check(check_label_codes, ("label_gap", "label_spelling", "label_codes", "label_of_one_site"), needs_labels=True),
     Check(check_one_class, ("one_class",), needs_labels=True),
     Check(check_site_spelling, ("site_spelling",)),
     Check(check_exchanged_labels, ("labels_exchanged",), needs_labels=True),
@@ -65,6 +65,7 @@ CHECKS = (  # of one column the first headline counts, so the order matters
             "zeros",
             "frequent_value",
             "constant",
+            "codes_moved",
             "levels_written_otherwise",
             "level_of_one_site",
             "levels_of_sites",
@@ -73,8 +74,8 @@ CHECKS = (  # of one column the first headline counts, so the order matters
     Check(check_copied_columns, ("copied_column",)),
     Check(check_near_copied_columns, ("near_copied_column",)),
 )
-WORDS = "words_among_numbers"  # found where the table is read
-KEYS = (*(key for check in CHECKS for key in check.keys), WORDS)
+READ = ("header_rows", "words_among_numbers", "unit_in_cells")  # found where the table is read
+KEYS = (*(key for check in CHECKS for key in check.keys), *READ)
 
 
 def check_table(
