@@ -18,6 +18,7 @@ from holdfast.exceptions import EnvironmentsError, LabelsError, SmallGroupWarnin
 Rows = NDArray[np.intp]
 Weights = NDArray[np.float64]
 
+MIN_ROWS = 30  # of an environment that is to have a network of its own
 MAX_ENVIRONMENTS = 300  # 89,700 pairs of judge and judged
 
 
@@ -288,7 +289,7 @@ def merge_small_environments(environments: tuple[Environment, ...], min_size: in
 
 
 def pool_small_environments(
-    environments: tuple[Environment, ...], *, min_size: int = 30, most: int = 10
+    environments: tuple[Environment, ...], *, min_size: int = MIN_ROWS, most: int = 10
 ) -> tuple[Environment, ...]:
     """Pool environments with few rows, where there are more than `most` environments, with a warning.
 

@@ -129,11 +129,7 @@ class MethodEstimator(BaseEstimator):
         X = self._check_rows(X, reset=True)
         n_rows = count_rows(X)
         targets = self._read_targets(y, n_rows)
-        split = merge_small_environments(split_environments(environments, n_rows), self.min_group_size)
-        if self._judges:
-            if is_network(self._base_estimator(X)):
-                split = pool_small_environments(split)
-            check_pairs(split)
+        split = self._split(X, environments, n_rows)
         self.environments_ = _as_array([environment.label for environment in split])
         return TrainingRows(
             X,
@@ -158,6 +154,21 @@ class MethodEstimator(BaseEstimator):
         n_workers = 0 if network is None else network.options_for("data").get("n_workers", 0)
         return read_items(X, y, environments, n_workers=n_workers)
 
+    def _check_network(self, estimator: Any, validation: ValidationRows | None) -> None:
+        """Refuse what the training of a network would refuse, before it begins."""
+        network = network_in(estimator)
+        if network is not None:
+            network.check_training(selection=getattr(self, "selection", None), validation=validation)
+
+    def _split(self, X: Any, environments: Any, n_rows: int) -> tuple[Environment, ...]:
+        """Return the environments, those with few rows merged or pooled."""
+        split = merge_small_environments(split_environments(environments, n_rows), self.min_group_size)
+        if self._judges:
+            if is_network(self._base_estimator(X)):
+                split = pool_small_environments(split)
+            check_pairs(split)
+        return split
+
     def _read_validation(self, validation: Any) -> ValidationRows | None:
         """Return validation rows with class codes and group labels, checked like the training rows."""
         if validation is None:
@@ -172,13 +183,16 @@ class MethodEstimator(BaseEstimator):
             raise LabelsError(f"validation has {len(y)} labels for {n_rows} rows. Pass one label for each row.")
         return ValidationRows(X, y, None if groups is None else np.asarray(groups))
 
-    def _take_validation(self, training: TrainingRows, validation: Any) -> tuple[TrainingRows, ValidationRows | None]:
+    def _take_validation(
+        self, training: TrainingRows, validation: Any, together: Any = None
+    ) -> tuple[TrainingRows, ValidationRows | None]:
         """Return training and validation rows; a share is held out of every environment and label."""
         if not is_share(validation):
             return training, self._read_validation(validation)
-        if training.folds is not None:
+        if training.folds is not None or together is not None:
+            what = "share a fold" if together is None else "belong to one subject"
             raise ParameterError(
-                f"validation={validation!r} could part rows that share a fold. Pass rows instead: validation=(X, y)."
+                f"validation={validation!r} could part rows that {what}. Pass rows instead: validation=(X, y)."
             )
         strata = [training.environment_codes, *([training.y] if is_classifier(self) else [])]
         kept, held = hold_out(float(validation), strata, Seeding(self.random_state))
@@ -206,7 +220,7 @@ class MethodEstimator(BaseEstimator):
             return list(X)
         if is_frame(X) and needs_frame(inner, X):
             return self._check_frame(X, reset=reset)
-        with as_ours(FeaturesError):
+        with as_ours(FeaturesError, X if is_network(inner) else None):
             if is_lazy(X) and isinstance(inner, Network):  # a network takes such rows a batch at a time
                 _check_n_features(self, X, reset=reset)
                 return X

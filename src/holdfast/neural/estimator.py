@@ -128,7 +128,7 @@ class NeuralEstimator(BaseEstimator):
     def _keep_options(self, options: Mapping[str, Any]) -> None:
         """Keep parameters with a prefix under their names, as scikit-learn keeps all others."""
         for name, value in options.items():
-            check_name(type(self).__name__, name, self._get_param_names())
+            check_name(type(self).__name__, name, self._get_param_names(), self.network)
             setattr(self, name, value)
 
     def options_for(self, part: Part) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class NeuralEstimator(BaseEstimator):
         """Change parameters, those with a prefix too."""
         own = self._get_param_names()
         for name in params:
-            check_name(type(self).__name__, name, own)
+            check_name(type(self).__name__, name, own, self.network)
         for name, value in params.items():
             setattr(self, name, value)
         return self
@@ -195,12 +195,6 @@ class NeuralEstimator(BaseEstimator):
         if is_share(validation):
             X, y, sample_weight, validation = self._hold_out(X, y, sample_weight, float(validation))
         self.check_training(validation=validation)
-        if validation is None and self.stops_early:
-            raise ParameterError(
-                f"patience={self.patience} ends a training whose validation score no longer improves, but there are no "
-                "validation rows. Pass fit(X, y, validation=(X, y)) or fit(X, y, validation=0.2), or leave patience "
-                "out."
-            )
         source, targets = self._read_training(X, y)
         weights = read_weights(sample_weight, len(source))
         groups = [Group("all rows", np.arange(len(source)), weights)]
@@ -252,11 +246,6 @@ class NeuralEstimator(BaseEstimator):
             stage=stage,
         )
 
-    @property
-    def stops_early(self) -> bool:
-        """Whether a patience was set that needs validation rows."""
-        return self.patience not in (None, _PATIENCE) and self.selection_rule() is None
-
     def check_training(
         self, *, selection: str | None = None, validation: Any = None, other_environments: bool = False
     ) -> None:
@@ -280,6 +269,12 @@ class NeuralEstimator(BaseEstimator):
                     f"A callback must be an object with at least one of {', '.join(HOOKS)}. Got {callback!r} instead."
                 )
         selection = self.selection_rule(selection)
+        if selection is None and validation is None and self.patience not in (None, _PATIENCE):
+            raise ParameterError(
+                f"patience={self.patience} ends a training whose validation score no longer improves, but there are no "
+                "validation rows. Pass fit(X, y, validation=(X, y)) or fit(X, y, validation=0.2), or leave patience "
+                "out."
+            )
         if selection != LEAVE_ONE_OUT:
             grouped = holds_items(validation) or (validation is not None and validation[-1] is not None)
             choose_rule(
@@ -492,7 +487,7 @@ class NeuralEstimator(BaseEstimator):
             return read_items(X if reset else rows_to_predict(X), (), ())[0]
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
-        with as_ours(FeaturesError):
+        with as_ours(FeaturesError, X):
             if is_lazy(X):  # converted to dense a batch at a time, never as a whole
                 _check_n_features(self, X, reset=reset)
             else:
@@ -540,9 +535,9 @@ class NeuralEstimator(BaseEstimator):
         device = resolve_device(self.device_)
         network = self._exact_network(source.row_shape)
         context = autocast("fp32", device)
+        settings: dict[str, Any] = {"rows": rows, "n_outputs": self._n_outputs(), "look": self._warn_of_scale}
         with source.reading():
-            self._warn_of_scale(source)
-            return outputs_on(network, source, device=device, autocast=context, rows=rows, n_outputs=self._n_outputs())
+            return outputs_on(network, source, device=device, autocast=context, **settings)
 
     def _plain_rows(self, X: Any) -> RowSource | None:
         """Return few rows of an array that are as those of the fit without any change; None: look closer."""
@@ -563,18 +558,16 @@ class NeuralEstimator(BaseEstimator):
         exact = isinstance(shape, tuple) and len(shape) == 1 and isinstance(self.network_, Network)
         return _in_float64(self.network_) if exact else self.network_
 
-    def _warn_of_scale(self, source: RowSource) -> None:
+    def _warn_of_scale(self, inputs: Inputs) -> None:
         """Warn of inputs whose values are many times larger or smaller than those of the fit."""
         fitted = getattr(self, "input_scale_", None)  # models of older versions have none
         if not fitted:
             return
-        # Of a Dataset the first row is read already, and reading others twice could take long.
-        n_seen = 1 if isinstance(source, ItemSource) else len(source)
-        some = source.take(evenly(np.arange(len(source)), 32)) if not isinstance(source, ItemSource) else source.first
-        found = _scale_of(some)
+        found = _scale_of(inputs)
+        n_rows = len(next(iter(inputs.values())) if isinstance(inputs, dict) else inputs)
         for name, scale in fitted.items():
             times = found.get(name, scale) / scale
-            if times > SCALES or (times * SCALES < 1 and n_seen >= FEW):
+            if times > SCALES or (times * SCALES < 1 and n_rows >= FEW):
                 what = f"Entry {name!r} of X" if name else "X"
                 warn(
                     f"{what} is on another scale than the rows that were fitted: its largest values are about "
@@ -666,6 +659,7 @@ def _scale_of(rows: Inputs) -> dict[str, float]:
     {'': 3.0}
     """
     parts = rows if isinstance(rows, dict) else {"": rows}
+    parts = {name: part[:: max(len(part) // 32, 1)] for name, part in parts.items()}
     found = {name: part for name, part in parts.items() if part.is_floating_point() and part.ndim > 1 and part.numel()}
     scales = {
         name: float(part.abs().max() if len(part) == 1 else part.flatten(1).abs().amax(1).median())

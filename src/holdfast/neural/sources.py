@@ -381,7 +381,7 @@ def _refuse_infinite(batch: Inputs, numbers: Rows) -> Inputs:
             where = f", entry {name!r}," if name else ""
             raise FeaturesError(
                 f"Row {int(numbers[int(bad.nonzero()[0])])} of X{where} contains {what}. Drop the row, or replace the "
-                "value in the Dataset."
+                "value."
             )
     return batch
 
@@ -472,12 +472,12 @@ class ItemSource(RowSource):
         if not len(rows):
             raise FeaturesError("X has 0 rows, but at least one is needed.")
         if self._reader.is_plain:
-            self.first = first = self.take(slice(0, 1))
+            first = self.take(slice(0, 1))
         else:  # code of the user may draw
             with _keeping_random_states():
                 _seed_all(0)
                 before = _random_states()
-                self.first = first = self.take(slice(0, 1))
+                first = self.take(slice(0, 1))
                 self._is_random = before != _random_states()
         self.row_shape = _for_each(lambda tensor: tuple(tensor.shape[1:]), first)
 

@@ -172,8 +172,8 @@ def read_folds(folds: Any, n_rows: int) -> NDArray[np.intp] | None:
 
 
 @contextlib.contextmanager
-def as_ours(error: type[HoldfastError]) -> Iterator[None]:
-    """Turn scikit-learn's complaints about input into ours, with the same words."""
+def as_ours(error: type[HoldfastError], rows: Any = None) -> Iterator[None]:
+    """Turn scikit-learn's complaints about input into ours, with the same words; name the first bad one of `rows`."""
     try:
         yield
     except HoldfastError:
@@ -181,4 +181,19 @@ def as_ours(error: type[HoldfastError]) -> Iterator[None]:
     except TypeError as problem:
         raise InputTypeError(str(problem)) from problem
     except ValueError as problem:
-        raise error(str(problem)) from problem
+        raise error(_first_bad_row(rows) or str(problem)) from problem
+
+
+def _first_bad_row(rows: Any) -> str | None:
+    """Return the sentence about the first row of an array that has NaN or infinity, if there is one."""
+    try:
+        values = np.asarray(rows)
+    except (TypeError, ValueError):  # what is no array at all
+        return None
+    if values.dtype.kind != "f" or values.ndim < 2:
+        return None
+    found = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    if not len(found):
+        return None
+    what = "NaN" if np.isnan(values[found[0]]).any() else "infinity"
+    return f"Row {found[0]} of X contains {what}. Drop the row, or replace the value."
