@@ -49,6 +49,7 @@ from holdfast.rows.kinds import (
     allows_nan,
     count_rows,
     holds_items,
+    is_few_pictures,
     is_float,
     is_frame,
     is_text,
@@ -201,6 +202,8 @@ class MethodEstimator(BaseEstimator):
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Return X checked: texts and the frames of pipelines as they are, all else as array or sparse matrix."""
+        if not reset and is_few_pictures(X) and X.shape[1] == getattr(self, "n_features_in_", None):
+            return X
         if library_of(X) == "pyarrow" and hasattr(X, "to_pandas"):
             X = X.to_pandas()
         inner = self._base_estimator(X)

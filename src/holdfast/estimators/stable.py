@@ -26,7 +26,14 @@ from holdfast.estimators.mixing import (
     read_comparable,
     uncompared,
 )
-from holdfast.estimators.stable_network import ask_folds, deal_network_folds, fit_pi, from_network, trained_as_long
+from holdfast.estimators.stable_network import (
+    ask_folds,
+    deal_network_folds,
+    fit_pi,
+    from_network,
+    trained_as_long,
+    warn_of_cost,
+)
 from holdfast.exceptions import HoldfastWarning, ParameterError, warn
 from holdfast.fitting.calibration import calibrate, log_softmax
 from holdfast.fitting.estimators import (
@@ -249,6 +256,7 @@ class StableClassifier(MethodClassifier):
     def _fit_network(self, estimator: Any, training: TrainingRows, subjects: Any, seeding: Seeding) -> None:
         """Decide for inputs without columns: the ordinary classifier, or PI, or both mixed, by `stable.network`."""
         sites = [environment.name for environment in training.environments]
+        warn_of_cost(estimator, len(sites))
         asked = ask_folds(self, estimator, training, deal_network_folds(training, subjects), seeding)
         given = training.y, training.environment_codes, training.sample_weight, asked.read_sites(estimator, seeding)
         rows = NetworkRows(asked.ordinary(), asked.stable(), *given)

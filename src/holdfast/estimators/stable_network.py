@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -15,7 +16,7 @@ from holdfast.environments import Environment, Partition, label_array, split_env
 from holdfast.estimators.base import fit_erm
 from holdfast.estimators.mixing import N_FOLDS
 from holdfast.estimators.pi import PIClassifier
-from holdfast.exceptions import EnvironmentsError, HoldfastWarning
+from holdfast.exceptions import EnvironmentsError, HoldfastWarning, warn
 from holdfast.fitting.calibration import class_scores
 from holdfast.fitting.estimators import (
     fit_rows,
@@ -35,7 +36,10 @@ from holdfast.stable.network import read_skill
 from holdfast.stable.removal import centered
 
 Array = NDArray[np.float64]
-ASKED_ROWS = 1000  # of all other sites together, by which a judge's epoch is selected
+ASKED_ROWS = 2000  # of all other sites together, by which a judge's epoch is selected
+MANY_SITES = 20  # beyond which it is said before the start how long it takes
+
+log = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
@@ -72,8 +76,22 @@ class _NetworkPI(_PooledPI):
         if not is_network(estimator):
             return estimator, estimator
         judge = _half_as_long(estimator)
-        last_step(judge).set_params(training__selection_rows=max(ASKED_ROWS // (len(self.environments_) - 1), 1))
+        n_asked = ASKED_ROWS // (len(self.environments_) - 1)
+        if n_asked < (last_step(judge).options_for("training").get("selection_rows") or ASKED_ROWS):
+            last_step(judge).set_params(training__selection_rows=max(n_asked, 1))
         return judge, from_network(clone(estimator), last_step(self.ordinary).network_)
+
+
+def warn_of_cost(estimator: Any, n_sites: int) -> None:
+    """Say before the start how long the decision takes."""
+    n_networks, n_fits = 2 * n_sites + 5, n_sites + 5
+    cost = f"StableClassifier trains {n_networks} networks to decide, in about {n_fits} times an ordinary fit's steps"
+    log.info("%d environments: %s", n_sites, cost)
+    if is_network(estimator) and n_sites > MANY_SITES:
+        warn(
+            f"{n_sites} environments: {cost}. Pass a coarser label, such as the region, to make it faster.",
+            HoldfastWarning,
+        )
 
 
 def trained_as_long(estimator: Any, ordinary: Any) -> Any:

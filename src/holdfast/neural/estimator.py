@@ -66,7 +66,7 @@ from holdfast.neural.sources import Inputs, ItemSource, RowShape, labeled_items,
 from holdfast.neural.state import TrainingState
 from holdfast.neural.stored import attributes_of, state_of, with_state
 from holdfast.neural.training import TrainingTask, train
-from holdfast.rows.kinds import holds_items, is_text
+from holdfast.rows.kinds import FEW_ROWS, holds_items, is_text
 from holdfast.rows.reading import (
     as_ours,
     hold_out,
@@ -84,7 +84,6 @@ SCALES = 20.0  # how many times larger than the fitted rows' the values may be: 
 FEW = 5  # rows below which small values may be chance, such as one dark picture
 _SMALL = 100_000  # parameters: up to here a copy in float64 costs next to nothing
 _PATIENCE = 20  # the default; another one says that the training is to end early
-_FEW_ROWS = 64  # up to which the checks of an array would take longer than the network
 
 
 class NeuralEstimator(BaseEstimator):
@@ -544,7 +543,7 @@ class NeuralEstimator(BaseEstimator):
         as_fitted = (
             type(X) is np.ndarray
             and X.dtype in (np.float32, np.float64)
-            and 0 < len(X) <= _FEW_ROWS
+            and 0 < len(X) <= FEW_ROWS
             and X.shape[1:] == self.input_shape_
             and getattr(self, "data__row_transform", None) is None
             and self.vocabulary_ is None

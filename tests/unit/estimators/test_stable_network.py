@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from holdfast import ERMClassifier, PIClassifier, StableClassifier, load, save
-from holdfast.exceptions import ParameterError, SmallGroupWarning
+from holdfast.exceptions import HoldfastWarning, ParameterError, SmallGroupWarning
 from holdfast.neural import NeuralClassifier
 from holdfast.stable.network import NetworkRows
 
@@ -110,6 +110,24 @@ def test_a_site_that_can_be_read_off_the_input_hides_differences():
     assert verdict.network.outcome == "cannot_tell"
     assert verdict.network.reason == "site_readable"
     assert "would help" in verdict.answer
+
+
+def test_many_sites_are_said_to_take_long():
+    """Before the start, with the number of networks: those that are trained, beside the ordinary one."""
+    X, y, _ = make_pictures((0.85,), n=21 * 60)
+    started = set()
+
+    class Counter:
+        def on_train_begin(self, net):
+            started.add(id(net))
+            self.kept = [*getattr(self, "kept", []), net]
+
+    network = make_network(max_epochs=1, steps_per_epoch=1, callbacks=[Counter()])
+    with pytest.warns(
+        HoldfastWarning, match="21 environments: StableClassifier trains 47 networks to decide, in about 26"
+    ):
+        StableClassifier(network, random_state=0).fit(X, y, environments=np.repeat(np.arange(21), 60))
+    assert len(started) == 1 + 47
 
 
 class Items(torch.utils.data.Dataset):

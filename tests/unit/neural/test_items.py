@@ -158,6 +158,12 @@ def test_outputs_are_checked_when_fitting_starts(network, y, error, message):
         classifier.fit(X, y)
 
 
+def test_images_with_channels_last_get_advice():
+    """Height × width × channels is how images are often stored."""
+    with pytest.raises(FeaturesError, match=r"put them first: image.transpose\(2, 0, 1\)"):
+        NeuralClassifier(nn.Conv2d(3, 2, 5), **FAST).fit(np.zeros((N, 8, 8, 3), dtype=np.float32), Y)
+
+
 def test_integers_stay_integers_and_the_advice_says_so():
     """Measurements as integers in a Dataset do not reach a linear layer silently; the message says what to do."""
     with pytest.raises(FeaturesError, match="Integers stay integers in a dict or Dataset: use floats"):
