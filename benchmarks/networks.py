@@ -688,11 +688,27 @@ def promises(records: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
+def costs(_: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the table of the cost by the number of sites, with nothing planted and with a color planted."""
+    lines = [
+        "| sites | steps | rows | time | planted: steps | rows | time |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    records = {(record["key"]["sites"], record["key"]["planted"]): record for record in read_records(COST_RECORDS)}
+    for n_sites in sorted({n_sites for n_sites, _ in records}):
+        cells = [
+            f"{records[n_sites, planted][what]:.1f}" for planted in (False, True) for what in ("steps", "rows", "seconds")
+        ]
+        lines.append(f"| {n_sites} | {' | '.join(cells)} |")
+    return lines
+
+
 TABLES: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], list[str]]] = {
     "network promises": promises,
     "network summary": summary,
     "network tasks": details,
     "network paper": paper,
+    "network cost": costs,
 }
 
 

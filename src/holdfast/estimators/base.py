@@ -62,6 +62,7 @@ from holdfast.rows.reading import (
     hold_out,
     is_share,
     known_codes,
+    no_labels,
     read_column,
     read_folds,
     read_groups,
@@ -123,7 +124,7 @@ class MethodEstimator(BaseEstimator):
         """Check everything that `fit` was handed, and set what scikit-learn expects to be set."""
         X, y, environments = self._read_items(X, y, environments)
         if y is None:
-            raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
+            raise no_labels(self, X)
         for name in [name for name in vars(self) if name.endswith("_")]:  # nothing of an earlier fit stays
             delattr(self, name)
         warn_of_other_order(X, y=y, environments=environments, sample_weight=sample_weight)

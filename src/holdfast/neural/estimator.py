@@ -72,6 +72,7 @@ from holdfast.rows.reading import (
     hold_out,
     is_share,
     known_codes,
+    no_labels,
     read_column,
     read_held_out,
     read_labels,
@@ -288,7 +289,7 @@ class NeuralEstimator(BaseEstimator):
         if holds_items(X):
             X, y, _ = read_items(X, y, (), n_workers=self._data_settings().n_workers)
         if y is None:
-            raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
+            raise no_labels(self, X)
         labels = np.asarray(read_column(y))
         codes = np.unique(labels, return_inverse=True)[1] if isinstance(self, ClassifierMixin) else np.zeros(len(y))
         kept, held = hold_out(share, [codes.astype(np.intp)], Seeding(self.random_state))
@@ -438,7 +439,7 @@ class NeuralEstimator(BaseEstimator):
         if holds_items(X):
             X, y, _ = read_items(X, y, (), n_workers=self._data_settings().n_workers)
         if y is None:
-            raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
+            raise no_labels(self, X)
         X = self._check_rows(X, reset=True)
         if not holds_items(X):
             self._refuse_wrong_kind(is_texts=isinstance(X, list))

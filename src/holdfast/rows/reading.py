@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,16 @@ def read_column(y: Any) -> NDArray[Any]:
     """Return y as one column; NaN and numbers next to texts in a list stay what they are."""
     with as_ours(LabelsError):
         return np.asarray(column_or_1d(as_labels(y) if isinstance(y, list | tuple) else y, warn=True))
+
+
+def no_labels(estimator: object, X: Any) -> LabelsError:
+    """Return the error about labels that are neither passed nor in the items of X."""
+    first, names = None, ""
+    if type(X).__name__ == "ItemRows":
+        first = X.items if isinstance(X.items, Mapping) else X.items[0]
+    if isinstance(first, Mapping):
+        names = f" The items have {', '.join(map(repr, first))}: rename the label to 'label'."
+    return LabelsError(f"{type(estimator).__name__}.fit requires y to be passed, but the target y is None.{names}")
 
 
 def read_labels(y: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -190,7 +200,7 @@ def _first_bad_row(rows: Any) -> str | None:
         values = np.asarray(rows)
     except (TypeError, ValueError):  # what is no array at all
         return None
-    if values.dtype.kind != "f" or values.ndim < 2:
+    if values.dtype.kind != "f" or values.ndim < 2 or not values.size:
         return None
     found = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
     if not len(found):

@@ -152,6 +152,8 @@ def test_a_row_that_is_not_finite_is_named(kind, value, name):
     for model in (NeuralClassifier("mlp", **SHORT), ERMClassifier(NeuralClassifier("mlp", **SHORT))):
         with pytest.raises(FeaturesError, match=f"Row 7 of X.* contains {name}"):
             model.fit(kind(pictures), y)
+        with pytest.raises(FeaturesError, match="0 sample"):
+            model.fit(pictures[:0], y[:0])
 
 
 def test_inputs_on_another_scale_are_noticed():

@@ -299,6 +299,16 @@ class Stream(IterableDataset):
         (lambda: DataLoader(TensorDataset(torch.zeros(4, 1))), InputTypeError, r"Pass its dataset, X=loader.dataset"),
         (Stream, InputTypeError, "Pass a map-style Dataset, with __getitem__ and __len__"),
         (lambda: Items(lambda i: X[i]), LabelsError, "requires y to be passed"),
+        (
+            lambda: Items(lambda i: {"image": X[i], "target": Y[i]}),
+            LabelsError,
+            "have 'image', 'target': rename the label",
+        ),
+        (
+            lambda: Items(lambda i: {"x": X[i], "y": Y[i], "ward": "A"}),
+            FeaturesError,
+            "Entry 'ward' of an item of X contains text .* must be called 'environment'",
+        ),
         (lambda: Items(lambda i: X[i], n=0), FeaturesError, "a Dataset with 0 items"),
         (lambda: Items(lambda i: (1, 2, 3, 4)), FeaturesError, "An item of X has 4 parts"),
         (lambda: Items(lambda i: (X[i], Y[:2])), LabelsError, r"has shape \(2,\). Each must be one value"),
