@@ -714,7 +714,7 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
         `torch.optim.lr_scheduler.StepLR`, or a function of the optimizer. None: the rate is constant.
     patience : int or None, default=20
         Evaluations without improvement before training stops. It needs validation rows, or the other environments that
-        select a judge of `PIClassifier`; without them a training takes all its epochs.
+        select a judge of `PIClassifier`; without them a value of your own is an error.
     callbacks : list of objects, optional
         With any of skorch's hooks ``on_train_begin(net)``, ``on_epoch_begin(net)``, ``on_batch_end(net)``,
         ``on_epoch_end(net)`` and ``on_train_end(net)``. `net` is the estimator, with its `network_`, `history_` and
