@@ -6,7 +6,8 @@ import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,7 @@ from holdfast.stable.network import read_skill
 from holdfast.stable.removal import centered
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 ASKED_ROWS = 2000  # of all other sites together, by which a judge's epoch is selected
 MANY_SITES = 20  # beyond which it is said before the start how long it takes
 
@@ -177,7 +179,8 @@ class FoldAnswers:
         asked, X, sites = self.folds[0].asked, self.training.X, self.training.environment_codes
         reader = _half_as_long(estimator) if is_network(estimator) else estimator
         fitted = np.setdiff1d(np.arange(self.training.n_rows), asked)
-        reader = fit_rows(seeded_clone(reader, seeding, "sites"), X, sites, fitted, None)
+        unfitted = seeded_clone(reader, seeding, "sites")
+        reader = _quietly(lambda: fit_rows(unfitted, X, sites, fitted, None))
         return read_skill(predicted_codes(reader, take_rows(X, asked)), sites[asked])
 
 
@@ -188,7 +191,7 @@ def ask_folds(
     asked = []
     for number in range(N_FOLDS):
         part, seeds = training.take(np.flatnonzero(folds != number)), seeding.child("fold", number)
-        ordinary = fit_erm(estimator, part, seeds)
+        ordinary = _quietly(partial(fit_erm, estimator, part, seeds))
         pi = fit_pi(owner, estimator, part, seeds, ordinary)
         asked.append(_Fold(np.flatnonzero(folds == number), part, ordinary, pi, seeds))
     return FoldAnswers(asked, training, len(owner.classes_))
@@ -209,8 +212,8 @@ def fit_pi(
     return _quietly(lambda: pi.fit(training.X, training.y, environments=sites, sample_weight=weights))
 
 
-def _quietly(fit: Callable[[], PIClassifier]) -> PIClassifier:
-    """Fit without remarks about halves: they are not the user's concern."""
+def _quietly(fit: Callable[[], T]) -> T:
+    """Fit without warnings: halves and folds are not the user's concern, and the ordinary network has had its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HoldfastWarning)
         return fit()

@@ -261,6 +261,18 @@ def test_many_small_sites_are_pooled_with_a_warning():
     assert list(model.verdict_.by_environment)[0] == "site 00 to site 09 (10 environments)"
 
 
+def test_networks_of_the_decision_do_not_warn():
+    """That no network can tell the sites apart is good news, and no collapse of the user's network."""
+    y = np.repeat([0, 1], 200)
+    X = np.tile((2.0 * y - 1)[:, None, None], (1, 3, 3)).astype(np.float32)
+    y[::8] = 1 - y[::8]
+    sites = np.where(np.arange(400) % 9 < 5, "north", "south")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = StableClassifier(make_network(), random_state=0).fit(X, y, environments=sites)
+    assert model.verdict_.network.readable == 0.0
+
+
 def test_subjects_stay_together():
     """Rows of a subject share a fold; a wrong number of labels is refused."""
     X, y, sites = make_pictures((0.85, 0.85), n=100)
