@@ -19,6 +19,7 @@ Rows = NDArray[np.intp]
 Weights = NDArray[np.float64]
 PerRow: TypeAlias = ArrayLike | None  # a value for each row: an array, a list, a column of a frame
 
+MIN_ROWS = 30  # of an environment that is to have a network of its own
 MAX_ENVIRONMENTS = 300  # 89,700 pairs of judge and judged
 
 
@@ -289,7 +290,7 @@ def merge_small_environments(environments: tuple[Environment, ...], min_size: in
 
 
 def pool_small_environments(
-    environments: tuple[Environment, ...], *, min_size: int = 30, most: int = 10
+    environments: tuple[Environment, ...], *, min_size: int = MIN_ROWS, most: int = 10
 ) -> tuple[Environment, ...]:
     """Pool environments with few rows, where there are more than `most` environments, with a warning.
 

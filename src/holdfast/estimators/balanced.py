@@ -63,10 +63,12 @@ class BalancedClassifier(MethodClassifier):
         """Fit on the groups, environment × label or as given by `group_labels`."""
         training = self._read_training(X, y, environments, sample_weight=sample_weight, group_labels=group_labels)
         training, held_out = self._take_validation(training, validation)
+        estimator = self._coded_estimator(training)
+        self._check_network(estimator, held_out)
         groups = known_groups(training, self.classes_)
         self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
         fitted = minimize_mixture_risk(
-            self._coded_estimator(training),
+            estimator,
             training,
             self.groups_,
             np.full(len(self.groups_), 1.0 / len(self.groups_)),

@@ -50,6 +50,7 @@ from holdfast.rows.kinds import (
     allows_nan,
     count_rows,
     holds_items,
+    is_few_pictures,
     is_float,
     is_frame,
     is_text,
@@ -62,6 +63,7 @@ from holdfast.rows.reading import (
     hold_out,
     is_share,
     known_codes,
+    no_labels,
     read_column,
     read_folds,
     read_groups,
@@ -124,18 +126,14 @@ class MethodEstimator(BaseEstimator):
         """Check everything that `fit` was handed, and set what scikit-learn expects to be set."""
         X, y, environments = self._read_items(X, y, environments)
         if y is None:
-            raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
+            raise no_labels(self, X)
         for name in [name for name in vars(self) if name.endswith("_")]:  # nothing of an earlier fit stays
             delattr(self, name)
         warn_of_other_order(X, y=y, environments=environments, sample_weight=sample_weight)
         X = self._check_rows(X, reset=True)
         n_rows = count_rows(X)
         targets = self._read_targets(y, n_rows)
-        split = merge_small_environments(split_environments(environments, n_rows), self.min_group_size)
-        if self._judges:
-            if is_network(self._base_estimator(X)):
-                split = pool_small_environments(split)
-            check_pairs(split)
+        split = self._split(X, environments, n_rows)
         self.environments_ = _as_array([environment.label for environment in split])
         return TrainingRows(
             X,
@@ -160,6 +158,21 @@ class MethodEstimator(BaseEstimator):
         n_workers = 0 if network is None else network.options_for("data").get("n_workers", 0)
         return read_items(X, y, environments, n_workers=n_workers)
 
+    def _check_network(self, estimator: Any, validation: ValidationRows | None) -> None:
+        """Refuse what the training of a network would refuse, before it begins."""
+        network = network_in(estimator)
+        if network is not None:
+            network.check_training(selection=getattr(self, "selection", None), validation=validation)
+
+    def _split(self, X: Any, environments: Any, n_rows: int) -> tuple[Environment, ...]:
+        """Return the environments, those with few rows merged or pooled."""
+        split = merge_small_environments(split_environments(environments, n_rows), self.min_group_size)
+        if self._judges:
+            if is_network(self._base_estimator(X)):
+                split = pool_small_environments(split)
+            check_pairs(split)
+        return split
+
     def _read_validation(self, validation: Any) -> ValidationRows | None:
         """Return validation rows with class codes and group labels, checked like the training rows."""
         if validation is None:
@@ -174,13 +187,16 @@ class MethodEstimator(BaseEstimator):
             raise LabelsError(f"validation has {len(y)} labels for {n_rows} rows. Pass one label for each row.")
         return ValidationRows(X, y, None if groups is None else np.asarray(groups))
 
-    def _take_validation(self, training: TrainingRows, validation: Any) -> tuple[TrainingRows, ValidationRows | None]:
+    def _take_validation(
+        self, training: TrainingRows, validation: Any, together: Any = None
+    ) -> tuple[TrainingRows, ValidationRows | None]:
         """Return training and validation rows; a share is held out of every environment and label."""
         if not is_share(validation):
             return training, self._read_validation(validation)
-        if training.folds is not None:
+        if training.folds is not None or together is not None:
+            what = "share a fold" if together is None else "belong to one subject"
             raise ParameterError(
-                f"validation={validation!r} could part rows that share a fold. Pass rows instead: validation=(X, y)."
+                f"validation={validation!r} could part rows that {what}. Pass rows instead: validation=(X, y)."
             )
         strata = [training.environment_codes, *([training.y] if is_classifier(self) else [])]
         kept, held = hold_out(float(validation), strata, Seeding(self.random_state))
@@ -189,6 +205,8 @@ class MethodEstimator(BaseEstimator):
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Return X checked: texts and the frames of pipelines as they are, all else as array or sparse matrix."""
+        if not reset and is_few_pictures(X) and X.shape[1] == getattr(self, "n_features_in_", None):
+            return X
         if library_of(X) == "pyarrow" and hasattr(X, "to_pandas"):
             X = X.to_pandas()
         inner = self._base_estimator(X)
@@ -208,7 +226,7 @@ class MethodEstimator(BaseEstimator):
             return list(X)
         if is_frame(X) and needs_frame(inner, X):
             return self._check_frame(X, reset=reset)
-        with as_ours(FeaturesError):
+        with as_ours(FeaturesError, X if is_network(inner) else None):
             if is_lazy(X) and isinstance(inner, Network):  # a network takes such rows a batch at a time
                 _check_n_features(self, X, reset=reset)
                 return X

@@ -70,8 +70,10 @@ class ERMClassifier(MethodClassifier):
         check_choice(self, "weighting", ("pooled", "environments"))
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         training, held_out = self._take_validation(training, validation)
+        estimator = self._coded_estimator(training)
+        self._check_network(estimator, held_out)
         fitted = fit_erm(
-            self._coded_estimator(training),
+            estimator,
             training,
             Seeding(self.random_state),
             weighting=self.weighting,

@@ -149,6 +149,7 @@ class GroupDROClassifier(MethodClassifier):
         check_choice(self, "objective", ("max", "online"))
         self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
         estimator, seeding = self._coded_estimator(training), Seeding(self.random_state)
+        self._check_network(estimator, held_out)
         solution = self._minimize(estimator, training, self.groups_, seeding, validation=held_out)
         return self._keep_solution(solution, held_out)
 

@@ -80,6 +80,7 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
                 "NeuralClassifier('linear') is the linear one."
             )
         training, validation = self._take_validation(training, validation)
+        self._check_network(estimator, validation)
         seeding = Seeding(self.random_state)
         if warn_single_environment(training.environments, type(self).__name__):
             fitted = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)

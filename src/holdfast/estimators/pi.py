@@ -307,13 +307,15 @@ class PredictThenInterpolate(MethodEstimator):
 
     def _check_networks(self, judge: Estimator, final: Estimator, validation: ValidationRows | None) -> None:
         """Refuse what the trainings of networks would refuse, before the first of them."""
-        for estimator, options in (
-            (judge, {"selection": self.judge_selection, "other_environments": True}),
-            (final, {"selection": self.selection, "validation": validation}),
-        ):
-            network = network_in(estimator)
-            if network is not None:
-                network.check_training(**options)
+        networks = network_in(judge), network_in(final)
+        if networks[0] is None or networks[1] is None:
+            return
+        judging = networks[0].selection_rule(self.judge_selection) or "last"
+        networks[0].check_training(selection=judging, other_environments=True)
+        selection = networks[1].selection_rule(self.selection)
+        if selection is None and validation is None and judging != "last":
+            selection = "last"  # a patience is for the judges
+        networks[1].check_training(selection=selection, validation=validation)
 
     def _partition(self, judgements: Judgements, training: TrainingRows) -> tuple[Partition, ...]:
         """Cut every judged environment by what its judges say, and keep the judges' scores."""
@@ -407,6 +409,7 @@ class PredictThenInterpolate(MethodEstimator):
     def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: ValidationRows | None) -> Self:
         """Fit plain ERM: with one environment there is nothing to compare."""
         estimator = self._coded_estimator(training)
+        self._check_network(estimator, validation)
         fitted = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
         self.environment_classifiers_ = {training.environments[0].label: fitted}
         self.partitions_, self.groups_ = (), ()

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.environments import PerRow
+from holdfast.environments import MIN_ROWS, Environment, PerRow, check_pairs, pool_small_environments
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.estimators.mixing import (
     CAUTIONS,
+    N_FOLDS,
     Choice,
     Mixture,
     check_caution,
@@ -25,7 +26,14 @@ from holdfast.estimators.mixing import (
     read_comparable,
     uncompared,
 )
-from holdfast.estimators.stable_network import ask_folds, check_network, deal_network_folds, fit_pi, from_network
+from holdfast.estimators.stable_network import (
+    ask_folds,
+    deal_network_folds,
+    fit_pi,
+    from_network,
+    trained_as_long,
+    warn_of_cost,
+)
 from holdfast.exceptions import HoldfastWarning, ParameterError, warn
 from holdfast.fitting.calibration import calibrate, log_softmax
 from holdfast.fitting.estimators import (
@@ -50,6 +58,7 @@ from holdfast.rows.kinds import count_rows, holds_items, is_frame, is_sparse, is
 from holdfast.rows.mapped import is_mapped
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
+from holdfast.stable.columns import Columns
 from holdfast.stable.decision import CAUTION, kept_share
 from holdfast.stable.design import make_design
 from holdfast.stable.directions import describe, try_directions
@@ -159,6 +168,7 @@ class StableClassifier(MethodClassifier):
         *,
         environments: PerRow = None,
         sample_weight: PerRow = None,
+        validation: Any = None,
         subjects: PerRow = None,
         words: Sequence[frozenset[str]] | None = None,
     ) -> StableClassifier:
@@ -173,6 +183,9 @@ class StableClassifier(MethodClassifier):
             Those of a dict or Dataset where it has some.
         sample_weight : array of shape (n_rows,), optional
             How many rows each row stands for.
+        validation : (X, y), (X, y, group_labels), Dataset or float, optional
+            As for `PIClassifier.fit`. For networks these rows select the number of epochs, on the ordinary network; all
+            other networks train as long.
         subjects : labels of shape (n_rows,), optional
             Rows that belong together, such as the visits of one patient. They share a fold, and as evidence they count
             as one row (of pictures and Datasets: they share a fold).
@@ -182,27 +195,50 @@ class StableClassifier(MethodClassifier):
         """
         check_caution(self)
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
+        training, held_out = self._take_validation(training, validation, subjects)
         seeding = Seeding(self.random_state)
         estimator = self._coded_estimator(training)
-        check_network(estimator)
+        self._check_network(estimator, held_out)
         alone = warn_single_environment(training.environments, type(self).__name__)
         if is_mapped(training.X) and training.X.nbytes <= MOST_COPIED:
             training = replace(training, X=np.array(training.X))
-        if not alone and _has_no_columns(training.X):
-            self._fit_network(estimator, training, subjects, seeding)
-            return self
-        together = None
-        if not alone:
+        has_columns, together = not _has_no_columns(training.X), None
+        if not alone and has_columns:
             columns, training, together = read_comparable(training, subjects, words)
-        self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
+        self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding, validation=held_out)
+        if held_out is not None:
+            estimator = trained_as_long(estimator, self.ordinary_)
         self.profile_ = None
-        if not is_text(training.X) and not is_sparse(training.X) and not _has_no_columns(training.X):
+        if has_columns and not is_text(training.X) and not is_sparse(training.X):
             names = column_names(training.X, training.names)
             self.profile_ = profile_matrix(training.X, names, training.environments)
         if alone:
             self.path_: tuple[PathPoint, ...] = ()
             self.relearning_, self.verdict_ = Relearning(), uncompared(Verdict)
-            return self
+        elif has_columns:
+            self._fit_columns(estimator, training, columns, together, words, seeding)
+        else:
+            self._fit_network(estimator, training, subjects, seeding)
+        self._score_validation(held_out)
+        return self
+
+    def _split(self, X: Any, environments: Any, n_rows: int) -> tuple[Environment, ...]:
+        split = super()._split(X, environments, n_rows)
+        if _has_no_columns(X):  # every environment needs rows for a network of its own, in every fold
+            split = pool_small_environments(split, min_size=N_FOLDS * MIN_ROWS)
+            check_pairs(split)
+        return split
+
+    def _fit_columns(
+        self,
+        estimator: Any,
+        training: TrainingRows,
+        columns: Columns,
+        together: NDArray[np.intp] | None,
+        words: Sequence[frozenset[str]] | None,
+        seeding: Seeding,
+    ) -> None:
+        """Decide which columns to use less, and mix."""
         # What the ordinary classifier was fitted on need not be looked at again.
         with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
             design = make_design(
@@ -217,13 +253,11 @@ class StableClassifier(MethodClassifier):
             found = posteriors(design)
             choice = choose(columns, design, found, training, self.classes_, caution, kept_share, words)
             self._decide(estimator, training, columns.n_columns, choice, seeding)
-        return self
 
     def _fit_network(self, estimator: Estimator, training: TrainingRows, subjects: PerRow, seeding: Seeding) -> None:
         """Decide for inputs without columns: the ordinary classifier, or PI, or both mixed, by `stable.network`."""
-        self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
-        self.profile_ = None
         sites = [environment.name for environment in training.environments]
+        warn_of_cost(estimator, len(sites))
         asked = ask_folds(self, estimator, training, deal_network_folds(training, subjects), seeding)
         given = training.y, training.environment_codes, training.sample_weight, asked.read_sites(estimator, seeding)
         rows = NetworkRows(asked.ordinary(), asked.stable(), *given)

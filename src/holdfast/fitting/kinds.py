@@ -64,9 +64,6 @@ class Network(Protocol):
     def check_training(self, **options: Any) -> None:
         """Refuse what a training would refuse, before it begins."""
 
-    def stops_early(self) -> bool:
-        """Return whether a patience was set that needs validation rows."""
-
     def selection_rule(self, selection: str | None = None) -> str | None:
         """Return the rule that selects the epoch: the one given, or the estimator's own."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,16 @@ def read_column(y: PerRow) -> NDArray[Any]:
     """Return y as one column; NaN and numbers next to texts in a list stay what they are."""
     with as_ours(LabelsError):
         return np.asarray(column_or_1d(as_labels(y) if isinstance(y, list | tuple) else y, warn=True))
+
+
+def no_labels(estimator: object, X: Any) -> LabelsError:
+    """Return the error about labels that are neither passed nor in the items of X."""
+    first, names = None, ""
+    if type(X).__name__ == "ItemRows":
+        first = X.items if isinstance(X.items, Mapping) else X.items[0]
+    if isinstance(first, Mapping):
+        names = f" The items have {', '.join(map(repr, first))}: rename the label to 'label'."
+    return LabelsError(f"{type(estimator).__name__}.fit requires y to be passed, but the target y is None.{names}")
 
 
 def read_labels(y: PerRow, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -172,8 +182,8 @@ def read_folds(folds: PerRow, n_rows: int) -> NDArray[np.intp] | None:
 
 
 @contextlib.contextmanager
-def as_ours(error: type[HoldfastError]) -> Iterator[None]:
-    """Turn scikit-learn's complaints about input into ours, with the same words."""
+def as_ours(error: type[HoldfastError], rows: Any = None) -> Iterator[None]:
+    """Turn scikit-learn's complaints about input into ours, with the same words; name the first bad one of `rows`."""
     try:
         yield
     except HoldfastError:
@@ -181,4 +191,19 @@ def as_ours(error: type[HoldfastError]) -> Iterator[None]:
     except TypeError as problem:
         raise InputTypeError(str(problem)) from problem
     except ValueError as problem:
-        raise error(str(problem)) from problem
+        raise error(_first_bad_row(rows) or str(problem)) from problem
+
+
+def _first_bad_row(rows: Any) -> str | None:
+    """Return the sentence about the first row of an array that has NaN or infinity, if there is one."""
+    try:
+        values = np.asarray(rows)
+    except (TypeError, ValueError):  # what is no array at all
+        return None
+    if values.dtype.kind != "f" or values.ndim < 2 or not values.size:
+        return None
+    found = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    if not len(found):
+        return None
+    what = "NaN" if np.isnan(values[found[0]]).any() else "infinity"
+    return f"Row {found[0]} of X contains {what}. Drop the row, or replace the value."
