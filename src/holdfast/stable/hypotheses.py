@@ -35,7 +35,7 @@ from scipy.interpolate import CubicSpline
 
 from holdfast.fitting.newton import LogisticFit, fit_logistic
 from holdfast.stable.density import log_any, log_given_label
-from holdfast.stable.design import Codes, Design
+from holdfast.stable.design import Codes, Design, binormal_scores
 
 Array = NDArray[np.float64]
 
@@ -438,8 +438,9 @@ def _row_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
     that x is distributed differently (covariate shift) is no evidence. x is the number, its ranks, or what it adds to
     the log-odds, whichever predicts best. The curve has all three, and splines of the ranks: outliers do not matter.
 
-    A number may also be normal given the label, with effects that differ. This is compared with "x is distributed in
-    any way, and the label follows the curve" as a whole: only by coincidence would that be normal given the label.
+    A number, or scores of its ranks among all rows, may also be normal given the label, with effects that differ. As a
+    whole this is compared with "it is distributed in any way, and the label follows the curve", in which it would be
+    normal given the label only by coincidence.
     """
     site = np.eye(design.n_sites)[design.sites]
     value, part = design.values[:, [j]], design.parts[:, [j]]
@@ -479,10 +480,11 @@ def _row_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
     found = float(log_prior + _log_sum(np.array(differ)) - np.log(len(SPREADS))) - same
     if design.is_code[j]:
         return found
+    scores = binormal_scores(value[:, 0], design.label, np.zeros_like(design.sites), design.weights)
     normal = 0.0
     for rows in design.rows_of_sites:
-        normal += log_given_label(value[rows, 0], design.label[rows], design.weights[rows])
-        normal -= log_any(value[rows, 0], design.weights[rows])
+        normal += log_given_label(scores[rows], design.label[rows], design.weights[rows])
+        normal -= log_any(scores[rows], design.weights[rows])
     return float(np.logaddexp(found, normal - same) - np.log(2.0))
 
 
