@@ -124,7 +124,7 @@ def make_design(
             values[:, place] = scaled[:, mine[0]]
         if n_classes == 2 and len(feature) == 1:
             is_code[place] = _n_values(single) == 2
-            own[:, place] = single > single.min() if is_code[place] else _binormal_scores(single, y, sites, counts)
+            own[:, place] = single > single.min() if is_code[place] else binormal_scores(single, y, sites, counts)
         else:
             own[:, place] = unit_variance(parts[:, place])
     return Design(features, values, own, is_code, parts, said, label, cells, sites, counts)
@@ -214,7 +214,7 @@ def _n_values(column: Array) -> int:
     return len(some) if len(some) >= QUANTITY else len(np.unique(column))
 
 
-def _binormal_scores(column: Array, y: Codes, sites: Codes, weights: Array) -> Array:
+def binormal_scores(column: Array, y: Codes, sites: Codes, weights: Array) -> Array:
     """Return scores that depend on ranks within the site alone, and are normal with variance 1 given the label.
 
     The distance of the two means is that of the AUROC, as for a binormal ROC curve. Scores that are normal over both
@@ -223,7 +223,7 @@ def _binormal_scores(column: Array, y: Codes, sites: Codes, weights: Array) -> A
     Examples
     --------
     >>> column, y, one = np.array([1.0, 5.0, 5.0, 90.0]), np.array([0, 0, 1, 1]), np.ones(4)
-    >>> _binormal_scores(column, y, np.zeros(4, dtype=int), one).round(2).tolist()
+    >>> binormal_scores(column, y, np.zeros(4, dtype=int), one).round(2).tolist()
     [-1.52, 0.0, 0.0, 1.52]
     """
     scores = np.empty(len(column))

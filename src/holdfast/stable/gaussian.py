@@ -139,7 +139,7 @@ def kept_slope(found: Posterior, caution: float = CAUTION) -> float:
     """
     share = max(0.0, 1 - 2 * caution * found.probability)
     gain = 0.5 * ((1 - share) * found.effect) ** 2  # log loss saved, in nats for each row
-    share = 1 - (1 - share) * gain**2 / (gain**2 + LEAST_GAIN**2)
+    share = 1 - (1 - share) * gain**3 / (gain**3 + LEAST_GAIN**3)
     return 0.0 if share < NOTHING else 1.0 if share > EVERYTHING else share
 
 
@@ -158,7 +158,7 @@ def _posterior(
         _compare(ranks[0], ranks[1], None, None, design),
     ]
     weakest = min(found, key=lambda one: one.evidence)
-    probability = hypotheses._probability(weakest.evidence, 0.0, mechanism, prior)
+    probability = hypotheses._probability(weakest.evidence, mechanism, prior)
     return Posterior(
         probability,
         signal,
