@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Environment, Group, Partition, Rows, Weights, listed, split_environments
+from holdfast.environments import Environment, Group, Partition, PerRow, Rows, Weights, listed, split_environments
 from holdfast.exceptions import (
     AllMistakenWarning,
     ConstantJudgeWarning,
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 def partition_by_correctness(
     predictions: Mapping[str, Any] | NDArray[Any],
-    y: Any,
+    y: PerRow,
     environments: Sequence[Environment] | Any,
     *,
     sample_weight: Weights | None = None,

@@ -7,8 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from holdfast.environments import PerRow
 from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.group_dro import known_groups, large_groups
+from holdfast.fitting.kinds import Estimator
 from holdfast.interpolation.worst_case import minimize_mixture_risk
 from holdfast.seeding import RandomState, Seeding
 
@@ -42,7 +44,7 @@ class BalancedClassifier(MethodClassifier):
 
     __metadata_request__fit = {"group_labels": True}  # scikit-learn reads this
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     selection: str | None = None
     min_group_size: int = 1
@@ -51,11 +53,11 @@ class BalancedClassifier(MethodClassifier):
     def fit(
         self,
         X: Any,
-        y: Any = None,
+        y: PerRow = None,
         *,
-        environments: Any = None,
-        group_labels: Any = None,
-        sample_weight: Any = None,
+        environments: PerRow = None,
+        group_labels: PerRow = None,
+        sample_weight: PerRow = None,
         validation: Any = None,
     ) -> Self:
         """Fit on the groups, environment × label or as given by `group_labels`."""

@@ -20,6 +20,7 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 from holdfast.environments import (
     Environment,
     Group,
+    PerRow,
     check_pairs,
     is_lazy,
     merge_small_environments,
@@ -75,11 +76,12 @@ from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import RandomState, Seeding
 
 if TYPE_CHECKING:
+    from holdfast.newsite.adapt import Adaptation
     from holdfast.stable.verdict import Verdict
 
 
 def _estimator_has(name: str) -> Any:
-    def check(self: Any) -> bool:
+    def check(self: MethodEstimator) -> bool:
         inner = getattr(self, "estimator_", None)
         return hasattr(self.estimator if inner is None else inner, name) or (inner is None and self.estimator is None)
 
@@ -91,19 +93,19 @@ class MethodEstimator(BaseEstimator):
 
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this, with what subclasses add
 
-    estimator: Any  # the user's, or None
+    estimator: Estimator | None  # the user's
     estimator_: Any  # fitted; what it can do beside `predict` depends on the user's
     min_group_size: int = 5
     random_state: RandomState
     _judges: ClassVar[bool] = False  # whether environments judge one another, every pair of them
     _validation_metric: ClassVar[str]  # of sklearn.metrics
-    adaptation_: Any  # to a new site: `holdfast.newsite.adapt.Adaptation`
+    adaptation_: Adaptation  # to a new site
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return the estimator used when none is given."""
         raise NotImplementedError
 
-    def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _read_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Return the targets as the stages want them."""
         raise NotImplementedError
 
@@ -114,12 +116,12 @@ class MethodEstimator(BaseEstimator):
     def _read_training(
         self,
         X: Any,
-        y: Any,
-        environments: Any = None,
+        y: PerRow,
+        environments: PerRow = None,
         *,
-        sample_weight: Any = None,
-        group_labels: Any = None,
-        folds: Any = None,
+        sample_weight: PerRow = None,
+        group_labels: PerRow = None,
+        folds: PerRow = None,
     ) -> TrainingRows:
         """Check everything that `fit` was handed, and set what scikit-learn expects to be set."""
         X, y, environments = self._read_items(X, y, environments)
@@ -143,7 +145,7 @@ class MethodEstimator(BaseEstimator):
             getattr(self, "feature_names_in_", None),
         )
 
-    def _read_items(self, X: Any, y: Any, environments: Any = None) -> tuple[Any, Any, Any]:
+    def _read_items(self, X: Any, y: PerRow, environments: PerRow = None) -> tuple[Any, Any, Any]:
         """Return rows, labels and environments: those of a Dataset or dict are taken out of its items."""
         if not holds_items(X):
             return X, y, environments
@@ -303,7 +305,7 @@ class MethodEstimator(BaseEstimator):
     ) -> Solution:
         """Minimize the worst-case risk over groups; the settings are our parameters, except for those in `changed`."""
         settings = SolverSettings(**{f.name: getattr(self, f.name) for f in fields(SolverSettings)} | changed)
-        n_classes = len(self.classes_) if hasattr(self, "classes_") else None
+        n_classes = len(self.classes_) if is_classifier(self) else None
         return minimize_worst_case_risk(
             estimator, training, groups, settings, seeding, n_classes=n_classes, validation=validation
         )
@@ -345,7 +347,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
 
     if TYPE_CHECKING:  # what every method takes, beside parameters of its own
 
-        def __init__(self, estimator: Any = None, *, random_state: Any = None, **options: Any) -> None: ...
+        def __init__(self, estimator: Estimator | None = None, *, random_state: Any = None, **options: Any) -> None: ...
 
         fit: Any
         verdict_: Verdict  # of methods that have one, see `verdict_of`
@@ -356,7 +358,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
 
         return scaled(X, ("logistic", LogisticRegression(max_iter=1000)))
 
-    def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _read_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Set `classes_` and return the class codes."""
         self.classes_, codes = read_labels(y, n_rows)
         return codes
@@ -371,7 +373,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
         X = self._check_rows(X, reset=False)
         return self.classes_[predicted_codes(self.estimator_, X)]
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: PerRow = None, sample_weight: PerRow = None) -> float:
         """Return the accuracy; y may be left out where X is a dict or Dataset with labels."""
         if y is None and holds_items(X):
             from holdfast.neural.sources import labeled_items
@@ -387,7 +389,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
         return code_probabilities(self.estimator_, X, len(self.classes_))
 
     @available_if(_estimator_has("predict_proba"))
-    def recalibrate(self, X: Any, y: Any, *, n_rows_of_site: int | None = None) -> Self:
+    def recalibrate(self, X: Any, y: PerRow, *, n_rows_of_site: int | None = None) -> Self:
         """Return a copy with probabilities that are corrected for one site, by labeled rows of that site.
 
         Parameters
@@ -430,7 +432,7 @@ class MethodRegressor(RegressorMixin, MethodEstimator):
 
         return scaled(X, ("ridge", Ridge()))
 
-    def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _read_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Return the targets as floats."""
         with as_ours(LabelsError):
             targets = np.asarray(read_column(y), dtype=np.float64)
@@ -490,7 +492,7 @@ def warn_single_environment(environments: Sequence[Environment], method: str) ->
 
 
 def fit_erm(
-    estimator: Any,
+    estimator: Estimator,
     training: TrainingRows,
     seeding: Seeding,
     *,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.environments import MIN_ROWS, Environment, check_pairs, pool_small_environments
+from holdfast.environments import MIN_ROWS, Environment, PerRow, check_pairs, pool_small_environments
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.estimators.mixing import (
     CAUTIONS,
@@ -43,6 +43,7 @@ from holdfast.fitting.estimators import (
     is_network,
     last_step,
 )
+from holdfast.fitting.kinds import Estimator
 from holdfast.fitting.logistic import refit_logistic
 from holdfast.metrics import Interval
 from holdfast.newsite.adapt import Adaptation, AdaptedClassifier, adapt, ask_again
@@ -154,7 +155,7 @@ class StableClassifier(MethodClassifier):
     edition: ClassVar[int] = 2  # 1 looked at columns alone, and not at combinations of them
     reads_columns: ClassVar[bool] = True  # which ones are unstable: a table's columns are worth more than a matrix
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     caution: float = CAUTION
     n_jobs: int | None = None
@@ -163,12 +164,12 @@ class StableClassifier(MethodClassifier):
     def fit(
         self,
         X: Any,
-        y: Any = None,
+        y: PerRow = None,
         *,
-        environments: Any = None,
-        sample_weight: Any = None,
+        environments: PerRow = None,
+        sample_weight: PerRow = None,
         validation: Any = None,
-        subjects: Any = None,
+        subjects: PerRow = None,
         words: Sequence[frozenset[str]] | None = None,
     ) -> StableClassifier:
         """Fit the ordinary classifier, decide which columns to use less, and mix.
@@ -253,7 +254,7 @@ class StableClassifier(MethodClassifier):
             choice = choose(columns, design, found, training, self.classes_, caution, kept_share, words)
             self._decide(estimator, training, columns.n_columns, choice, seeding)
 
-    def _fit_network(self, estimator: Any, training: TrainingRows, subjects: Any, seeding: Seeding) -> None:
+    def _fit_network(self, estimator: Estimator, training: TrainingRows, subjects: PerRow, seeding: Seeding) -> None:
         """Decide for inputs without columns: the ordinary classifier, or PI, or both mixed, by `stable.network`."""
         sites = [environment.name for environment in training.environments]
         warn_of_cost(estimator, len(sites))
@@ -301,7 +302,9 @@ class StableClassifier(MethodClassifier):
             finding,
         )
 
-    def _decide(self, estimator: Any, training: TrainingRows, n_columns: int, choice: Choice, seeding: Seeding) -> None:
+    def _decide(
+        self, estimator: Estimator, training: TrainingRows, n_columns: int, choice: Choice, seeding: Seeding
+    ) -> None:
         """Mix the ordinary classifier with others that do without the unstable columns, and write the verdict."""
         kept, sites = choice.kept, [environment.name for environment in training.environments]
         mixture = _ClassifierMixture(self, estimator, training, seeding, choice)
@@ -351,7 +354,7 @@ class StableClassifier(MethodClassifier):
 
     def _try_directions(
         self,
-        estimator: Any,
+        estimator: Estimator,
         training: TrainingRows,
         mixture: _ClassifierMixture,
         weights: Sequence[float],
@@ -513,7 +516,7 @@ class _ClassifierMixture(Mixture):
     """The mixture of a `StableClassifier`, with its answers to "what if"."""
 
     def __init__(
-        self, owner: StableClassifier, estimator: Any, training: TrainingRows, seeding: Seeding, choice: Choice
+        self, owner: StableClassifier, estimator: Estimator, training: TrainingRows, seeding: Seeding, choice: Choice
     ) -> None:
         super().__init__(owner, estimator, training, seeding, choice)
         self.owner = owner
@@ -660,7 +663,12 @@ def _point(scenarios: Scenarios, caution: float, weights: list[float]) -> PathPo
 
 
 def _fit_reduced(
-    tables: tuple[TrainingRows, ...], number: int, estimator: Any, seeding: Seeding, ordinary: Any, folds: Sequence[Any]
+    tables: tuple[TrainingRows, ...],
+    number: int,
+    estimator: Estimator,
+    seeding: Seeding,
+    ordinary: Any,
+    folds: Sequence[Any],
 ) -> Any:
     """Fit without the unstable columns; a logistic regression begins with the fits of its folds."""
     training = tables[number]

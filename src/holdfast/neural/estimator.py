@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from holdfast.environments import (
     Environment,
     Group,
+    PerRow,
     Rows,
     cross_groups,
     is_lazy,
@@ -160,11 +161,11 @@ class NeuralEstimator(BaseEstimator):
     _dropout: ClassVar[float] = 0.1  # where the parameter is None
     _loss: ClassVar[str] = "cross_entropy"  # where the parameter is None
 
-    def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _learn_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Return the targets for the loop, and learn what predictions need."""
         raise NotImplementedError
 
-    def _known_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _known_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Return the targets of validation rows for the loop."""
         raise NotImplementedError
 
@@ -175,7 +176,7 @@ class NeuralEstimator(BaseEstimator):
         """Return the label as a column that validation groups are crossed with."""
         return [], [], []
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
+    def fit(self, X: Any, y: PerRow = None, sample_weight: PerRow = None, validation: Any = None) -> Self:
         """Train on all rows.
 
         Parameters
@@ -203,7 +204,7 @@ class NeuralEstimator(BaseEstimator):
     def fit_groups(
         self,
         X: Any,
-        y: Any,
+        y: PerRow,
         groups: Sequence[Group],
         *,
         objective: str | Objective,
@@ -284,7 +285,7 @@ class NeuralEstimator(BaseEstimator):
                 other_environments=other_environments,
             )
 
-    def _hold_out(self, X: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, Any, Any, Any]:
+    def _hold_out(self, X: Any, y: Any, sample_weight: PerRow, share: float) -> tuple[Any, Any, Any, Any]:
         """Return rows, labels and weights to train on, and validation rows, a share of those of every label."""
         if holds_items(X):
             X, y, _ = read_items(X, y, (), n_workers=self._data_settings().n_workers)
@@ -434,7 +435,7 @@ class NeuralEstimator(BaseEstimator):
             **options,
         }
 
-    def _read_training(self, X: Any, y: Any) -> tuple[RowSource, NDArray[Any]]:
+    def _read_training(self, X: Any, y: PerRow) -> tuple[RowSource, NDArray[Any]]:
         """Check rows and targets, and learn the vocabulary of texts."""
         if holds_items(X):
             X, y, _ = read_items(X, y, (), n_workers=self._data_settings().n_workers)
@@ -788,12 +789,12 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
     ['no', 'yes']
     """
 
-    def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _learn_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Set `classes_` and return the class codes."""
         self.classes_, codes = read_labels(y, n_rows)
         return codes.astype(np.int64, copy=False)
 
-    def _known_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _known_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         _check_length(np.asarray(y), n_rows)
         return known_codes(y, self.classes_).astype(np.int64, copy=False)
 
@@ -808,7 +809,7 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
         codes = self.outputs(X).argmax(1).numpy()
         return self.classes_[codes]  # type: ignore[no-any-return]
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: PerRow = None, sample_weight: PerRow = None) -> float:
         """Return the accuracy; y may be left out where X is a dict or Dataset with labels."""
         X, y = labeled_items(X, y, n_workers=self._data_settings().n_workers)
         return float(super().score(X, y, sample_weight))
@@ -836,7 +837,7 @@ class NeuralRegressor(RegressorMixin, NeuralEstimator):
     _score = staticmethod(minus_squared_error)
     _dropout, _loss = 0.0, "squared"
 
-    def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _learn_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         with as_ours(LabelsError):
             targets = np.asarray(read_column(y), dtype=np.float32)
         _check_length(targets, n_rows)
@@ -844,7 +845,7 @@ class NeuralRegressor(RegressorMixin, NeuralEstimator):
             raise LabelsError("Input y contains NaN or infinity. Drop those rows before fitting.")
         return targets
 
-    def _known_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _known_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         return self._learn_targets(y, n_rows)
 
     def _n_outputs(self) -> int:

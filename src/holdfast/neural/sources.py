@@ -26,7 +26,7 @@ from torch.nn.functional import pad as pad_tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
 
-from holdfast.environments import Rows, is_lazy
+from holdfast.environments import PerRow, Rows, is_lazy
 from holdfast.exceptions import FeaturesError, InputTypeError, LabelsError, ParameterError
 from holdfast.neural.randomness import RandomStream
 
@@ -161,7 +161,7 @@ class ItemRows:
         return ItemSource(self).take(rows)
 
 
-def read_items(X: Any, y: Any, environments: Any = None, *, n_workers: int = 0) -> tuple[ItemRows, Any, Any]:
+def read_items(X: Any, y: PerRow, environments: PerRow = None, *, n_workers: int = 0) -> tuple[ItemRows, Any, Any]:
     """Return the rows of a Dataset or dict, with labels and environments: those given, else those of the items.
 
     A Dataset's labels are found by reading every item once; None stays None where the items have none.
@@ -224,7 +224,7 @@ def rows_to_predict(X: Any) -> Any:
     return X.dataset
 
 
-def labeled_items(X: Any, y: Any, *, n_workers: int = 0) -> tuple[Any, Any]:
+def labeled_items(X: Any, y: PerRow, *, n_workers: int = 0) -> tuple[Any, Any]:
     """Return rows and their labels: those given, else those of a dict's or Dataset's items.
 
     Of a DataLoader these are the items of its Dataset: their order makes no difference to a score.

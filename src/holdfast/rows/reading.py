@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from holdfast.environments import Rows, Weights, as_labels, label_array, listed, missing_labels, unique_labels
+from holdfast.environments import PerRow, Rows, Weights, as_labels, label_array, listed, missing_labels, unique_labels
 from holdfast.exceptions import (
     EnvironmentsError,
     FeaturesError,
@@ -27,7 +27,7 @@ from holdfast.seeding import Seeding
 MOST_MEAN_WEIGHT = 1.5  # mean above which weights that are not whole numbers are probably those of a survey
 
 
-def read_column(y: Any) -> NDArray[Any]:
+def read_column(y: PerRow) -> NDArray[Any]:
     """Return y as one column; NaN and numbers next to texts in a list stay what they are."""
     with as_ours(LabelsError):
         return np.asarray(column_or_1d(as_labels(y) if isinstance(y, list | tuple) else y, warn=True))
@@ -43,7 +43,7 @@ def no_labels(estimator: object, X: Any) -> LabelsError:
     return LabelsError(f"{type(estimator).__name__}.fit requires y to be passed, but the target y is None.{names}")
 
 
-def read_labels(y: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def read_labels(y: PerRow, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the classes and each row's class code; at least two classes, and a label for each row."""
     labels = read_column(y)
     if len(labels) != n_rows:
@@ -65,7 +65,7 @@ def read_labels(y: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
     return classes, codes
 
 
-def known_codes(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
+def known_codes(y: PerRow, classes: NDArray[Any]) -> NDArray[np.intp]:
     """Return the class codes of validation rows, whose labels must be among the classes."""
     labels = np.asarray(y)
     unknown = np.setdiff1d(labels, classes)
@@ -120,7 +120,7 @@ def hold_out(share: float, strata: Sequence[NDArray[np.intp]], seeding: Seeding)
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)
 
 
-def read_weights(sample_weight: Any, n_rows: int) -> Weights | None:
+def read_weights(sample_weight: PerRow, n_rows: int) -> Weights | None:
     """Return one finite weight for each row, at least some positive."""
     if sample_weight is None:
         return None
@@ -161,7 +161,7 @@ def warn_of_other_order(X: Any, **others: Any) -> None:
             )
 
 
-def read_groups(group_labels: Any, n_rows: int) -> tuple[NDArray[np.intp], tuple[str, ...]] | None:
+def read_groups(group_labels: PerRow, n_rows: int) -> tuple[NDArray[np.intp], tuple[str, ...]] | None:
     """Return the codes of the given groups and their names."""
     if group_labels is None:
         return None
@@ -170,7 +170,7 @@ def read_groups(group_labels: Any, n_rows: int) -> tuple[NDArray[np.intp], tuple
     return codes, tuple(f"group {value}" for value in values)
 
 
-def read_folds(folds: Any, n_rows: int) -> NDArray[np.intp] | None:
+def read_folds(folds: PerRow, n_rows: int) -> NDArray[np.intp] | None:
     """Return the fold number of each row."""
     if folds is None:
         return None

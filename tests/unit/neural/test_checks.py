@@ -215,7 +215,7 @@ def test_many_small_sites_are_pooled_with_a_warning():
         warnings.simplefilter("always")
         model = PIClassifier(NeuralClassifier("mlp", **SHORT)).fit(X, y, environments=np.repeat(np.arange(100), 6))
     said = [str(entry.message) for entry in caught if issubclass(entry.category, SmallGroupWarning)]
-    assert "pooled into 10, in the order of their labels: 180 halves instead of 19,800" in said[0]
+    assert "pooled into 10, in the order of their labels." in said[0]
     assert len(model.environments_) == 10
     assert len(model.groups_) <= 180
 
