@@ -105,6 +105,7 @@ class StableRegressor(MethodRegressor):
         check_caution(self)
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         seeding, estimator = Seeding(self.random_state), self._base_estimator(training.X)
+        self._check_network(estimator, None)
         alone = warn_single_environment(training.environments, type(self).__name__)
         if not alone:
             columns, training, together = read_comparable(training, subjects)

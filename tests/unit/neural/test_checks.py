@@ -12,6 +12,7 @@ from holdfast.estimators.erm import ERMClassifier
 from holdfast.estimators.group_dro import GroupDROClassifier
 from holdfast.estimators.penalties import IRMClassifier
 from holdfast.estimators.pi import PIClassifier
+from holdfast.estimators.stable_regression import StableRegressor
 from holdfast.exceptions import (
     CollapseWarning,
     FeaturesError,
@@ -94,6 +95,16 @@ def test_methods_refuse_patience_without_validation(method):
     with pytest.raises(ParameterError, match="patience=3 ends .* there are no validation rows"):
         method(network).fit(X, y, environments=sites)
     method(network).fit(X, y, environments=sites, validation=0.25)
+
+
+def test_the_stable_regressor_refuses_patience():
+    """It has no validation rows, and says so before anything is trained."""
+    X, _, sites = rows()
+    Calls.n = 0
+    with pytest.raises(ParameterError, match="patience=3 ends"):
+        network = NeuralRegressor("mlp", patience=3, callbacks=[Calls()], **SHORT)
+        StableRegressor(network).fit(X, X[:, 0], environments=sites)
+    assert Calls.n == 0
 
 
 def test_patience_of_pi_is_for_what_is_scored():
