@@ -211,6 +211,11 @@ def unique_labels(
 ) -> tuple[NDArray[Any], Rows]:
     """Return the sorted distinct labels and each row's code."""
     try:
+        if labels.dtype.kind == "O" and labels.ndim == 1:  # texts are hashed, which is faster than sorting all rows
+            rows = labels.tolist()
+            values = np.unique(np.fromiter(dict.fromkeys(rows), dtype=object))
+            places = {value: place for place, value in enumerate(values.tolist())}
+            return values, np.fromiter(map(places.__getitem__, rows), dtype=np.intp, count=len(rows))
         values, codes = np.unique(labels, return_inverse=True)
     except (TypeError, ValueError, ArithmeticError) as problem:
         types = sorted({type(value).__name__ for value in labels})

@@ -140,8 +140,7 @@ class Experiment:
             answers = elsewhere[number - 1] if number else known
             asked = self._folds_elsewhere(number) if number else range(self.n_known_folds)
             folds = self.folds if number else self.known_folds
-            parts = [rest[folds[rest] == fold] for fold in asked]
-            pairs = [(np.setdiff1d(rest, part), part) for part in parts]
+            pairs = [(rest[folds[rest] != fold], rest[folds[rest] == fold]) for fold in asked]
             pairs = pairs if number else [pair for whole in pairs for pair in self._as_many(*whole)]
             tasks += [(answers, fitted, part, ()) for fitted, part in pairs if len(part)]
             step = f"without {listed(names, most=3)}" if number else "the model at known sites, out of fold"

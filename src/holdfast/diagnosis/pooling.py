@@ -156,24 +156,23 @@ def random_effects(values: ArrayLike, variances: ArrayLike) -> tuple[float, floa
     y, v = np.asarray(values, dtype=np.float64), np.asarray(variances, dtype=np.float64)
     k = len(y)
 
-    def mean_at(tau2: float) -> tuple[float, Floats]:
-        weights = 1 / (v + tau2)
-        return float(weights @ y / weights.sum()), weights
-
-    def deviance(tau2: float) -> float:
-        """Minus twice the restricted log likelihood, up to a constant."""
-        mean, weights = mean_at(tau2)
-        return float(-np.log(weights).sum() + np.log(weights.sum()) + weights @ (y - mean) ** 2)
+    def deviance(tau2: ArrayLike) -> Floats:
+        """Minus twice the restricted log likelihood, up to a constant, for one or several variances."""
+        weights = 1 / np.add.outer(tau2, v)
+        total = weights.sum(axis=-1, keepdims=True)
+        squares = (weights * (y - (weights @ y)[..., None] / total) ** 2).sum(axis=-1)
+        return np.asarray(squares - np.log(weights).sum(axis=-1) + np.log(total[..., 0]))
 
     largest = 10 * float(y.var(ddof=1)) + 10 * float(v.max())
     grid = np.concatenate([[0.0], np.geomspace(1e-8 * largest, largest, 60)])
-    best = int(np.argmin([deviance(point) for point in grid]))
+    best = int(np.argmin(deviance(grid)))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     found = optimize.minimize_scalar(
-        deviance, bounds=(float(low), float(high)), method="bounded", options={"xatol": 1e-12}
+        lambda tau2: float(deviance(tau2)), bounds=(float(low), float(high)), method="bounded", options={"xatol": 1e-12}
     )
     tau2 = float(found.x) if found.fun < deviance(0.0) else 0.0
-    mean, weights = mean_at(tau2)
+    weights = 1 / (v + tau2)
+    mean = float(weights @ y / weights.sum())
     error = float(np.sqrt(weights @ (y - mean) ** 2 / ((k - 1) * weights.sum())))
     # I² of Higgins and Thompson: tau² against the typical variance within sites.
     fixed = 1 / v

@@ -121,8 +121,8 @@ def _unlike(name: str, cells: Sequence[_Cell], sites: Sequence[str]) -> Iterator
     for place in judged:
         others = [cells[other] for other in judged if other != place]
         if others and (moved := _moved_by(cells[place], others)):
-            elsewhere = sorted({float(level) for other in others for level in other.levels or ()})
-            codes = {"levels": sorted(map(float, cells[place].levels or ())), "elsewhere": elsewhere}
+            usual = sorted({float(level) for other in others for level in other.levels or ()})
+            codes = {"levels": sorted(map(float, cells[place].levels or ())), "elsewhere": usual}
             rule = f"{name}@{sites[place]}=1{-moved:+d}"
             yield Problem("codes_moved", "repair", name, (sites[place],), codes, ("--scale", rule))
             return

@@ -192,7 +192,7 @@ def _other_unit(here: Floats, of_columns: Callable[[], list[float]], others: Seq
     """Return what a site's numbers are to the others': another unit, a factor, or a size that no factor explains.
 
     `of_columns` returns how far the site's other columns are from those elsewhere. A unit must stand out against their
-    median, and numbers that no factor explains against all of them.
+    median, and what fits no known unit against all of them.
     """
     rest = np.concatenate(others)
     if not len(rest[rest != 0]) or not len(here[here != 0]):
@@ -224,14 +224,14 @@ def _other_unit(here: Floats, of_columns: Callable[[], list[float]], others: Seq
         units = {"unit": unit, "unit_elsewhere": usual, "affine": "+" in rule or "-" in rule, "rule": rule}
         evidence: dict[str, Any] = {"factor": factor, **units, **medians}
         return "unit", "repair", evidence
-    shift = _middle(here) - _middle(rest)
-    if abs(shift) >= UNNAMED_SHIFT and misfit(here / np.exp(shift)) <= bound:
+    shift, is_alone = _middle(here) - _middle(rest), max(columns, default=0.0) < FAR
+    if is_alone and abs(shift) >= UNNAMED_SHIFT and misfit(here / np.exp(shift)) <= bound:
         return "factor", "repair", {"factor": float(np.exp(shift)), **medians}
     is_disjoint = _distance(here, rest, rounded=False) >= DISJOINT
     if not is_disjoint and (apart < MOSTLY_APART or abs(shift) < np.log(5)):
         return None
     ends = {"low": here.min(), "high": here.max(), "usual_low": rest.min(), "usual_high": rest.max()}
-    severity: Severity = "repair" if is_disjoint and max(columns, default=0.0) < FAR else "note"
+    severity: Severity = "repair" if is_disjoint and is_alone else "note"
     return "size", severity, {name: float(value) for name, value in ends.items()}
 
 
