@@ -42,7 +42,7 @@ def log_any(x: Array, weights: Array) -> float:
         order = np.argsort(x, kind="stable")
         cells = np.empty(len(x), dtype=np.intp)
         cells[order] = np.arange(len(x)) * MOST_CELLS // len(x)
-        total = np.bincount(cells, weights)
+        total = np.asarray(np.bincount(cells, weights), dtype=np.float64)
         x, weights = np.bincount(cells, weights * x) / np.maximum(total, 1e-12), total
     found = [_log_mixture(x, weights, k, equal=equal) for k, equal in _FORMS]
     return max(found)

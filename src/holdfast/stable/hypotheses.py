@@ -477,15 +477,15 @@ def _row_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
     size = _typical_slope(_regress(design, (np.hstack([site, site * x]), WEAK)), design.n_sites)
     differ = [_regress(design, line, (columns, 1.0), (site * x, (rho * size) ** -2)).log_evidence for rho in SPREADS]
     same = float(_log_sum(np.array([prior + evidence for prior, evidence, _ in rivals])))
-    found = float(log_prior + _log_sum(np.array(differ)) - np.log(len(SPREADS))) - same
+    slopes = float(log_prior + _log_sum(np.array(differ)) - np.log(len(SPREADS))) - same
     if design.is_code[j]:
-        return found
+        return slopes
     scores = binormal_scores(value[:, 0], design.label, np.zeros_like(design.sites), design.weights)
     normal = 0.0
     for rows in design.rows_of_sites:
         normal += log_given_label(scores[rows], design.label[rows], design.weights[rows])
         normal -= log_any(scores[rows], design.weights[rows])
-    return float(np.logaddexp(found, normal - same) - np.log(2.0))
+    return float(np.logaddexp(slopes, normal - same) - np.log(2.0))
 
 
 def _regress(design: Design, *blocks: tuple[Array, float]) -> LogisticFit:
