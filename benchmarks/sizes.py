@@ -5,7 +5,7 @@
 One number grows at a time, from 10,000 rows × 20 columns × 4 sites × 2 classes; the estimator is a logistic
 regression of standardized columns. Every size has a process of its own, one thread, after small fits that import. A
 process that needs more than `--limit` seconds of processor time is stopped, and the record says which fits were not
-finished; PI and `diagnose` refuse more than 300 sites. With `--points` finished sizes are kept in a file, and a run
+finished; PI refuses more than 300 sites. With `--points` finished sizes are kept in a file, and a run
 that was cut goes on.
 """
 
@@ -104,7 +104,7 @@ def measure(n_rows: int, n_columns: int, n_sites: int, n_classes: int) -> None:
     for call in CALLS:
         try:
             seconds = rounded(median(_times(call, rows)))
-        except EnvironmentsError:  # PI and `diagnose` say from how many sites on they do not work
+        except EnvironmentsError:  # PI says from how many sites on it does not work
             seconds = None
         print(json.dumps([call, seconds]), flush=True)
 

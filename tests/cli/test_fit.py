@@ -321,3 +321,17 @@ def test_caution_lies_between_0_and_1(holdfast, hospitals, tmp_path):
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err.splitlines()[-1].startswith("error: ")
     assert "must lie between 0 and 1. Got 2.0 instead." in outcome.err
+
+
+def test_the_next_command_checks_the_table_of_another_site(holdfast, hospitals, tmp_path, monkeypatch):
+    """The newest other table with the model's columns is checked; without one the page of the model comes next."""
+    monkeypatch.chdir(tmp_path)
+    rows = pd.read_csv(hospitals.train)
+    rows.to_csv("train.csv", index=False)
+    options = ("--label", "diagnosis", "--environment", "site", "--drop", "note", "--drop", "visit", "--json")
+    assert holdfast("fit", "train.csv", *options, "--out", "a").json["next"] == "holdfast report a --table train.csv"
+    rows[["site", "sex"]].to_csv("other.csv", index=False)
+    pd.read_csv(hospitals.test).drop(columns="diagnosis").to_csv("denver.csv", index=False)
+    following = holdfast("fit", "train.csv", *options, "--out", "b", "--report", "b.html").json["next"]
+    assert following == "holdfast check b denver.csv"
+    assert holdfast(*following.split()[1:]).code == 0

@@ -66,6 +66,11 @@ KINDS = {
     "wrong labels": lambda t, g: other_label(t, 0.3, g),
     "rare": lambda t, g: t[(t["died"] == "no") | (g.random(len(t)) < 0.08)],
     "noise": lambda t, g: t.assign(died=g.permutation(t["died"].to_numpy())),
+    "kelvin": lambda t, g: at_odd(t, temperature=(t["temperature"] + 273.15).round(1)),
+    "zero": lambda t, g: t.assign(sodium=t["sodium"].mask(g.random(len(t)) < 0.05, 0)),
+    "codes": lambda t, g: t.assign(sex=g.integers(2, size=len(t)) + (t["site"] == ODD)),
+    "unknown label": lambda t, g: t.assign(died=t["died"].mask(g.random(len(t)) < 0.05, "unknown")),
+    "unit in cells": lambda t, g: at_odd(t.astype({"weight": str}), weight=t["weight"].astype(str) + " kg"),
     "two sites": lambda t, g: t.assign(site=np.where(np.isin(t["site"], SITES[:2]), "A", "B")),
 }
 TABLES = [(kind, seed) for seed in (0, 1) for kind in KINDS]
@@ -83,6 +88,7 @@ def answers(holdfast, folder, kind, seed):
         "compare": holdfast("compare", file, *OPTIONS, "--method", "stable", "--json"),
         "audit": holdfast("audit", file, *OPTIONS, "--json"),
         "check": holdfast("check", folder / "saved", file, "--json"),
+        "report": holdfast("report", folder / "saved", "--table", file, "--out", folder / "page.html", "--json"),
     }
     for command, outcome in found.items():
         assert outcome.code == 0, (command, outcome.err)
@@ -96,13 +102,17 @@ def find_contradictions(found):
     wrong = [f"{name} applies another rule" for name in others if found[name]["advice"]["rule"] != rule]
     if found["diagnose"]["forecast"] != found["fit"]["verdict"]["forecast"]:
         wrong.append("diagnose and fit forecast something else")
+    if found["report"]["verdict"] != found["fit"]["verdict"]:
+        wrong.append("report has another verdict than fit")
     is_stable = found["compare"]["recommended"].startswith("stable")
     if rule == "unstable":
-        wrong += [f"{name} misses {c}" for c in said["columns"] for name in others if c not in found[name]["answer"]]
+        names = (*others, "report")
+        wrong += [f"{name} misses {c}" for c in said["columns"] for name in names if c not in found[name]["answer"]]
         wrong += [] if is_stable else ["compare recommends another method"]
     if rule == "wrong_data":
         first = found["diagnose"]["answer"].split(". ")[0]
-        wrong += [f"{name} begins otherwise" for name in others if not found[name]["answer"].startswith(first)]
+        names = (*others, "report")
+        wrong += [f"{name} begins otherwise" for name in names if not found[name]["answer"].startswith(first)]
         options = shlex.join(said["options"])
         wrong += [f"{name} mends otherwise" for name in others if options not in found[name]["next"]]
     if (found["check"]["advice"] == "do_not_use") != (rule == "wrong_data"):
@@ -123,14 +133,14 @@ def check_table(holdfast, folder, monkeypatch, kind, seed):
 
 @pytest.mark.parametrize(("kind", "seed"), SHORT)
 def test_commands_agree(holdfast, tmp_path, monkeypatch, kind, seed):
-    """diagnose, fit, compare, audit and check give one advice, and the next command runs."""
+    """diagnose, fit, compare, audit, check and report give one advice, and the next command runs."""
     check_table(holdfast, tmp_path, monkeypatch, kind, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "seed"), TABLES[4:])
-def test_commands_agree_on_forty_tables(holdfast, tmp_path, monkeypatch, kind, seed):
-    """The same for the other tables: leaks, units, identifiers, copies, labels, rates, rare events and noise."""
+def test_commands_agree_on_fifty_tables(holdfast, tmp_path, monkeypatch, kind, seed):
+    """The same for the other tables: leaks, units, codes, identifiers, copies, labels, rates, rare events and noise."""
     check_table(holdfast, tmp_path, monkeypatch, kind, seed)
 
 
@@ -144,6 +154,7 @@ def test_contradictions_are_found():
         "compare": {**agreed, "recommended": "stable"},
         "audit": agreed,
         "check": {"advice": "use"},
+        "report": {"verdict": {"forecast": 1}, "answer": "scanner"},
     }
     assert find_contradictions(found) == []
     found["compare"] = {**agreed, "recommended": "erm", "answer": ""}

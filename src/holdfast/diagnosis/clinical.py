@@ -16,7 +16,7 @@ from scipy import optimize, special
 
 from holdfast.diagnosis.curves import ClinicalCurves, clinical_curves, treatment_benefits
 from holdfast.diagnosis.pooling import UNKNOWN, Estimate, Pooled, Scale, make_estimate, pool_sites
-from holdfast.environments import Environment, split_environments
+from holdfast.environments import Environment, PerRow, split_environments
 from holdfast.exceptions import InputError, LabelsError, ParameterError
 from holdfast.fitting.newton import fit_logistic
 from holdfast.rows.reading import read_weights
@@ -57,7 +57,7 @@ class SiteMeasures:
     slope_intercept : float
         The intercept that belongs to the slope, as `val.prob` of the R package rms reports it.
     oe : Estimate
-        Observed events divided by expected ones; standard error of its logarithm.
+        Observed events divided by expected ones; standard error of its logarithm, as of a ratio of two means.
     brier, log_loss : Estimate
     net_benefit : Estimate
         At the threshold, of treating by the stated risk; treating nobody has 0.
@@ -121,11 +121,11 @@ class ClinicalReport:
 def clinical_report(
     events: ArrayLike,
     risks: ArrayLike,
-    environments: Any,
+    environments: PerRow,
     *,
     event: str = "1",
     threshold: float | None = None,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: PerRow = None,
 ) -> ClinicalReport:
     """Measure stated risks at every site, and pool the sites.
 
@@ -171,10 +171,10 @@ def clinical_report(
     cut = float(np.average(y, weights=w)) if threshold is None else threshold
     if not 0 < cut < 1:
         raise ParameterError(f"threshold must be between 0 and 1. Got {cut:g} instead.")
-    environments = split_environments(environments, len(y))
-    sites = tuple(_measure(y, p, w, site, cut) for site in environments)
+    split = split_environments(environments, len(y))
+    sites = tuple(_measure(y, p, w, site, cut) for site in split)
     pooled = [pool_sites(name, [getattr(site, name) for site in sites], scale) for name, scale in MEASURES.items()]
-    curves = clinical_curves(y, np.clip(p, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY), environments, w)
+    curves = clinical_curves(y, np.clip(p, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY), split, w)
     return ClinicalReport(event, cut, sites, tuple(found for found in pooled if found is not None), curves)
 
 
@@ -311,9 +311,14 @@ def _in_the_large(events: Floats, scores: Floats, weights: Floats | None) -> Est
 
 
 def _observed_to_expected(events: Floats, risks: Floats, weights: Floats | None) -> Estimate:
-    """Return O:E with the standard error of its logarithm, (1 - share of events) / events; NaN without events."""
-    share, expected = float(np.average(events, weights=weights)), float(np.average(risks, weights=weights))
-    n_rows = len(events) if weights is None else float(weights.sum() ** 2 / (weights**2).sum())
-    if not 0 < share < 1 or not expected:
+    """Return O:E with the standard error of its logarithm, that of a ratio of two means; NaN without events.
+
+    Patients of higher risk raise both observed and expected events, so only what the risks do not explain counts.
+    """
+    shares = np.full(len(events), 1 / len(events)) if weights is None else weights / weights.sum()
+    observed, expected = float(shares @ events), float(shares @ risks)
+    if not 0 < observed < 1 or not expected:
         return UNKNOWN
-    return make_estimate(float(np.log(share / expected)), float(np.sqrt((1 - share) / (share * n_rows))), "log")
+    unexplained = shares * (events - observed / expected * risks)
+    error = np.linalg.norm(unexplained) * np.sqrt(len(events) / (len(events) - 1)) / observed
+    return make_estimate(float(np.log(observed / expected)), float(error), "log")

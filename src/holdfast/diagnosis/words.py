@@ -66,15 +66,22 @@ def check_line(problems: Sequence[Problem], label: str = "label") -> str:
     return f"Check the data first: {' '.join(said[:MOST_CHECKS])}{rest}" if said else ""
 
 
-def written(number: float) -> str:
-    """Return a number with three digits, or as a whole number where that is not long.
+def written(number: float | str) -> str:
+    """Return a number with three digits, or as a whole number where that is not long; a date as it is.
 
     Examples
     --------
     >>> written(0.01234), written(1200.0), written(3e12)
     ('0.0123', '1200', '3e+12')
     """
+    if isinstance(number, str):
+        return number
     return f"{number:.0f}" if 1000 <= abs(number) < 1e9 else f"{number:.3g}"
+
+
+def written_whole(value: float | str) -> str:
+    """Return a code with all its digits."""
+    return value if isinstance(value, str) else f"{value:.10g}"
 
 
 def _sites(problem: Problem) -> str:
@@ -106,6 +113,10 @@ def _label_codes(p: Problem, label: str) -> str:
         f"In {_sites(p)}, `{label}` is {_quoted(p.evidence['labels'])}; at the other sites it is "
         f"{_quoted(p.evidence['elsewhere'])}."
     )
+
+
+def _label_gap(p: Problem, label: str) -> str:
+    return f"`{label}` is '{p.evidence['label']}' in {_rows(p)}: does it mean missing?"
 
 
 def _label_of_one_site(p: Problem, label: str) -> str:
@@ -158,6 +169,18 @@ def _words_among_numbers(p: Problem, label: str) -> str:
     return f"`{p.column}` contains numbers, but {said} {verb} them into categories, one for each value."
 
 
+def _header_rows(p: Problem, label: str) -> str:
+    names = listed([f"'{name}'" for name in p.evidence["columns"]], most=3)
+    return f"Some rows repeat the names of the columns, such as {names}: are there several headers in the file?"
+
+
+def _unit_in_cells(p: Problem, label: str) -> str:
+    said = listed([f"'{word}'" for word in p.evidence["words"]])
+    return (
+        f"`{p.column}` contains numbers, but{_in_sites(p)} some have a unit, such as {said}: they count as categories."
+    )
+
+
 def _identifier(p: Problem, label: str) -> str:
     kinds = {
         "growing": "grows from row to row",
@@ -171,11 +194,8 @@ def _identifier(p: Problem, label: str) -> str:
 
 def _sentinel(p: Problem, label: str) -> str:
     found = p.evidence
-    low, high = written(found["low"]), written(found["high"])
-    return (
-        f"`{p.column}` is {written(found['value'])} in {_rows(p)}, and {low} to {high} in all others: does it mean "
-        "missing?"
-    )
+    code, low, high = written_whole(found["value"]), written(found["low"]), written(found["high"])
+    return f"`{p.column}` is {code} in {_rows(p)}, and {low} to {high} in all others: does it mean missing?"
 
 
 def _rows(p: Problem) -> str:
@@ -236,10 +256,10 @@ def _near_copied_rows(p: Problem, label: str) -> str:
 
 
 def _size(p: Problem, label: str) -> str:
-    here, elsewhere = written(p.evidence["median"]), written(p.evidence["median_elsewhere"])
-    return (
-        f"`{p.column}` has another scale in {_sites(p)} (median {here}) than elsewhere ({elsewhere}): check its unit."
+    low, high, usual_low, usual_high = (
+        written(p.evidence[name]) for name in ("low", "high", "usual_low", "usual_high")
     )
+    return f"`{p.column}` is {low} to {high} in {_sites(p)} and {usual_low} to {usual_high} elsewhere: check its unit."
 
 
 def _gaps(p: Problem, label: str) -> str:
@@ -272,6 +292,11 @@ def _levels_of_sites(p: Problem, label: str) -> str:
     return f"`{p.column}` has different values at every site, so it identifies the site and cannot help at a new one."
 
 
+def _codes_moved(p: Problem, label: str) -> str:
+    here, elsewhere = (listed([written(code) for code in p.evidence[key]], most=6) for key in ("levels", "elsewhere"))
+    return f"`{p.column}` is {here} in {_sites(p)} and {elsewhere} elsewhere: are the codes the same?"
+
+
 def _levels_written_otherwise(p: Problem, label: str) -> str:
     here, elsewhere = _quoted(p.evidence["levels"]), _quoted(p.evidence["elsewhere"])
     return f"In {_sites(p)}, `{p.column}` is {here}; at the other sites it is {elsewhere}."
@@ -301,6 +326,9 @@ SENTENCES: Mapping[str, Callable[[Problem, str], str]] = {
     "leak_by_gaps": _leak_by_gaps,
     "leak_by_level": _leak_by_level,
     "words_among_numbers": _words_among_numbers,
+    "header_rows": _header_rows,
+    "unit_in_cells": _unit_in_cells,
+    "label_gap": _label_gap,
     "identifier": _identifier,
     "sentinel": _sentinel,
     "unit": _unit,
@@ -314,6 +342,7 @@ SENTENCES: Mapping[str, Callable[[Problem, str], str]] = {
     "zeros": _zeros,
     "frequent_value": _frequent_value,
     "constant": _constant,
+    "codes_moved": _codes_moved,
     "levels_written_otherwise": _levels_written_otherwise,
     "level_of_one_site": _level_of_one_site,
     "levels_of_sites": _levels_of_sites,
@@ -346,12 +375,27 @@ def _mend_words(p: Problem, label: str) -> str:
     return f"Read {listed([repr(word) for word in words], most=3)} as missing in `{p.column}`.{instead}"
 
 
+def _mend_header(p: Problem, label: str) -> str:
+    return "Delete these rows from the file."
+
+
+def _mend_unit_in_cells(p: Problem, label: str) -> str:
+    return f"Write `{p.column}` as numbers alone, or leave it out."
+
+
+def _mend_label_gap(p: Problem, label: str) -> str:
+    return "Leave these rows out."
+
+
 def _mend_identifier(p: Problem, label: str) -> str:
     return f"Leave `{p.column}` out."
 
 
 def _mend_sentinel(p: Problem, label: str) -> str:
-    return f"Read {written(p.evidence['value'])} as missing."
+    value = written_whole(p.evidence["value"])
+    if p.options[:1] == ("--drop",):
+        return f"Empty the cells of `{p.column}` that are {value}, or leave it out."
+    return f"Read {value} as missing."
 
 
 def _mend_unit(p: Problem, label: str) -> str:
@@ -389,12 +433,17 @@ REPAIRS: Mapping[str, Callable[[Problem, Any], str]] = {
     "leak_by_gaps": _mend_leak,
     "leak_by_level": _mend_leak,
     "words_among_numbers": _mend_words,
+    "header_rows": _mend_header,
+    "unit_in_cells": _mend_unit_in_cells,
+    "label_gap": _mend_label_gap,
     "identifier": _mend_identifier,
     "sentinel": _mend_sentinel,
     "unit": _mend_unit,
     "factor": _mend_unit,
+    "size": _mend_unit,
     "columns_exchanged": _mend_exchanged_columns,
     "far_values": _mend_far,
+    "codes_moved": _mend_unit,
     "levels_written_otherwise": _mend_levels,
     "copied_rows": _mend_copies,
     "near_copied_rows": _mend_copies,

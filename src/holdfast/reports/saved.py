@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.datasets.values import Split
+from holdfast.diagnosis.answer import lead
 from holdfast.reports.chapters import Evidence, estimator_page
 from holdfast.reports.comparisons import compare_on_rows
 from holdfast.reports.sections import run_next
@@ -58,7 +60,11 @@ def table_page(
         settings=told,
         warnings=None if fitted.warnings_ is None else (*fitted.notes_, *fitted.warnings_),
     )
-    return estimator_page(fitted.method_, evidence, title=title, advice=run_next(following))
+    page = estimator_page(fitted.method_, evidence, title=title, advice=run_next(following))
+    if rows is None or page.answer is None or not any(problem.is_headline for problem in rows.problems):
+        return page
+    said = lead(rows.problems, rows.roles.label, page.answer.sentence)
+    return replace(page, answer=replace(page.answer, sentence=said, signal="bad", signal_text="Correct the data first"))
 
 
 def compare_saved(classifiers: Mapping[str, TableClassifier], table: str, *, attributes: Sequence[str]) -> Dots:

@@ -11,7 +11,7 @@ import numpy as np
 
 from holdfast.diagnosis.soundness import Problem, check_table
 from holdfast.environments import merge_small_environments, site_names, split_environments
-from holdfast.tables.remarks import odd_tokens
+from holdfast.tables.remarks import odd_tokens, written_unit
 from holdfast.tables.schema import DATE_FEATURES
 from holdfast.tables.stages import MIN_ROWS
 
@@ -27,10 +27,19 @@ def check_rows(rows: TableRows) -> tuple[Problem, ...]:
     schema, words = rows.roles.schema, find_words(rows)
     features = numbers_alone(rows.features, words)
     source = {f"{c.name} ({part})": c.name for c in schema.columns if c.kind == "date" for part in DATE_FEATURES}
-    found = [
+    headers = [name for name, texts in words.items() if name in texts]
+    if len(headers) > 1:
+        words = {name: texts for name, texts in words.items() if texts != (name,)}
+    found = [Problem("header_rows", "stop", "", (), {"columns": headers})] * (len(headers) > 1)
+    found += [
         Problem("words_among_numbers", "stop", name, (), {"words": list(texts)}, _repeated("--missing", texts))
         for name, texts in words.items()
     ]
+    for name in schema.names("categorical"):
+        if name not in words and (texts := written_unit(rows.features[name])):
+            here = set(map(str, np.asarray(rows.environments)[rows.features[name].isin(texts)]))
+            where = tuple(sorted(here)) if len(here) < len(set(map(str, rows.environments))) else ()
+            found.append(Problem("unit_in_cells", "stop", name, where, {"words": list(texts[:2])}, ("--drop", name)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # whoever fits says that small sites are merged
         merged = merge_small_environments(split_environments(rows.environments, len(rows.y)), MIN_ROWS)
@@ -42,6 +51,11 @@ def check_rows(rows: TableRows) -> tuple[Problem, ...]:
         name = source.get(problem.column, problem.column)
         if name != problem.column:
             problem = replace(problem, column=name, options=("--drop", name) if problem.options else ())
+            if problem.key in ("unit", "factor", "size"):
+                continue  # later years are no other unit
+            if problem.key == "sentinel":
+                days = {key: _as_date(problem.evidence[key]) for key in ("value", "low", "high")}
+                problem = replace(problem, evidence={**problem.evidence, **days})
         if name in words or (name in source.values() and name in {p.column for p in found}):
             continue  # of several parts of a date, the worst is told
         found.append(problem)
@@ -62,6 +76,17 @@ def numbers_alone(features: Any, columns: Iterable[str]) -> Any:
         return pd.to_numeric(column.astype(object).str.replace(",", "."), errors="coerce")
 
     return features.assign(**{name: numbers(features[name]) for name in columns})
+
+
+def _as_date(days: float) -> str:
+    """Return days since 1970 as a date.
+
+    Examples
+    --------
+    >>> _as_date(-25_567.0)
+    '1900-01-01'
+    """
+    return str(np.datetime64(int(days), "D"))
 
 
 def _repeated(option: str, values: Iterable[str]) -> tuple[str, ...]:

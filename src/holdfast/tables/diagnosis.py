@@ -19,8 +19,17 @@ from holdfast.diagnosis.advice import Recommendation, state_of
 from holdfast.diagnosis.answer import recommend
 from holdfast.diagnosis.measurement import Array, Experiment, Progress, no_progress
 from holdfast.diagnosis.profile import Profile, describe_columns
+from holdfast.diagnosis.soundness.table import SMALL_SITE
 from holdfast.diagnosis.values import Diagnosis, mean_interval
-from holdfast.environments import Rows, site_names, split_environments, take_rows, unique_labels
+from holdfast.environments import (
+    PerRow,
+    Rows,
+    pool_small_environments,
+    site_names,
+    split_environments,
+    take_rows,
+    unique_labels,
+)
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
 from holdfast.fitting.estimators import (
@@ -32,7 +41,8 @@ from holdfast.fitting.estimators import (
     require_classifier,
     seeded_clone,
 )
-from holdfast.rows.kinds import as_dense, is_frame
+from holdfast.fitting.kinds import Estimator
+from holdfast.rows.kinds import as_dense, is_frame, is_sparse
 from holdfast.rows.reading import read_weights
 from holdfast.seeding import Seeding
 from holdfast.stable.findings import Finding
@@ -48,17 +58,18 @@ from holdfast.tables.schema import TableSchema
 from holdfast.tables.stages import split_rows
 
 MOST_ODD, NETWORK_ODD = 5, 1  # columns that do not fit of which each is left out alone; fits of networks take long
+MOST_SITES = 300  # with more sites, those of few rows are pooled
 MOST_ENCODED = 100  # columns of the matrix that the loss is split with; wider ones are condensed
 
 
 def diagnose(
     X: Any,
-    y: Any,
-    environments: Any,
+    y: PerRow,
+    environments: PerRow,
     *,
     estimator: Any = "logistic",
     threshold: float | None = None,
-    sample_weight: Any = None,
+    sample_weight: PerRow = None,
     n_jobs: int | None = None,
     random_state: int | None = 0,
     progress: Progress = no_progress,
@@ -101,7 +112,7 @@ def diagnose(
     import pandas as pd
 
     if not is_frame(X):
-        if getattr(X, "ndim", 0) != 2 or hasattr(X, "toarray"):
+        if getattr(X, "ndim", 0) != 2 or is_sparse(X):
             raise FeaturesError(
                 f"diagnose looks at the columns of a table. Got {type(X).__name__} instead. Pass a data frame, or an "
                 "array with a row for each example."
@@ -185,14 +196,15 @@ def diagnose_rows(
 class TableSubject:
     """The rows of a table, and the unfitted model: what an `Experiment` asks."""
 
-    def __init__(self, rows: TableRows, estimator: Any, n_jobs: int | None, random_state: int | None) -> None:
+    def __init__(self, rows: TableRows, estimator: Estimator, n_jobs: int | None, random_state: int | None) -> None:
         self.rows, self.estimator, self.n_jobs, self.random_state = rows, estimator, n_jobs, random_state
         self.inner = find_estimator(estimator).make() if isinstance(estimator, str) else clone(estimator)
         require_classifier(self.inner, asked_by="diagnose")
         self.probable, self.is_network = has_probabilities(self.inner), is_network(self.inner)
         self.classes, self.y = unique_labels(rows.y, what="labels", error=LabelsError)
         self.inner = over_codes(self.inner, self.classes)
-        self.environments = split_rows(rows, because="so no site can be left out")
+        sites = split_rows(rows, because="so no site can be left out")
+        self.environments = pool_small_environments(sites, min_size=SMALL_SITE, most=MOST_SITES)
         encoded = make_preprocessor(rows.roles.schema).fit_transform(rows.features)
         if encoded.shape[1] > MOST_ENCODED:
             encoded = TruncatedSVD(20, random_state=0).fit_transform(encoded)

@@ -17,6 +17,7 @@ MOST_TOKENS, MANY_NUMBERS = 3, 10  # different words among numbers, and differen
 GAPS = ("unknown", "missing", "none", "not available", "n.a.", "na", "nil", "unk", "not done", "not recorded")
 OTHER_DATE = r"\d{1,2}([./-])\d{1,2}\1(\d{2}|\d{4})"  # 31.1.2026, 1/31/26: not ISO, and often ambiguous
 NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?")
+WITH_UNIT = re.compile(rf"{NUMBER.pattern}\s*(?P<unit>[^\W\d_][^\d]*)")
 MANY_LEVELS, FEW_COVERED = 20, 0.5  # levels from which on it is noted that those that count cover few rows
 
 
@@ -42,6 +43,22 @@ def odd_tokens(series: pd.Series[Any]) -> tuple[str, ...]:
     is_gap = all(not re.search(r"\w", text) or text.strip().lower() in GAPS for text in odd)
     few = 0 < len(odd) <= MOST_TOKENS and not any(re.search(r"\d", text) for text in odd if text[:1] not in "<>≤≥")
     return tuple(odd) if few and n_numbers >= (2 if is_gap else MANY_NUMBERS) else ()
+
+
+def written_unit(series: pd.Series[Any]) -> tuple[str, ...]:
+    """Return the numbers with a unit, such as '120 mmHg', of a column whose other cells are numbers alone.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> written_unit(pd.Series([*map(str, range(20)), "20 kg", "21 kg"])), written_unit(pd.Series(["1h", "2h"]))
+    (('20 kg', '21 kg'), ())
+    """
+    texts = [text.strip() for text in map(str, series.dropna().unique())]
+    odd = [text for text in texts if not NUMBER.fullmatch(text)]
+    units = {match["unit"] for text in odd if (match := WITH_UNIT.fullmatch(text))}
+    all_match = all(WITH_UNIT.fullmatch(text) for text in odd)
+    return tuple(odd) if len(units) == 1 and all_match and len(texts) - len(odd) >= MANY_NUMBERS else ()
 
 
 def _level_note(series: pd.Series[Any], name: str) -> str | None:

@@ -37,7 +37,6 @@ def split_rows(rows: TableRows, *, because: str) -> tuple[Environment, ...]:
     """Return the environments of a table, small ones merged; refuse fewer than two, which `because` explains."""
     found = split_environments(rows.environments, len(rows.y))
     merged = merge_small_environments(found, MIN_ROWS)
-    check_pairs(merged)
     if len(merged) < 2:
         columns = " × ".join(rows.roles.environments)
         if len(found) > 1:
@@ -66,6 +65,7 @@ def partition_rows(
     judge = find_estimator(estimator).make()
     classes, codes = unique_labels(rows.y, what="labels", error=LabelsError)
     environments = split_rows(rows, because="so there are no other rows to judge")
+    check_pairs(environments)
     schema = rows.roles.schema
     matrix = make_preprocessor(schema, dense=needs_dense(judge)).fit_transform(rows.features)
     training, settings = TrainingRows(matrix, codes, environments), JudgeSettings(n_folds=2, n_jobs=n_jobs)

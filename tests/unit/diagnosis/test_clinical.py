@@ -62,7 +62,8 @@ def test_a_site_is_measured_as_by_val_prob():
     assert site.slope.error == pytest.approx(SLOPE_ERROR, abs=1e-4)
     assert (site.intercept.value, site.intercept.error) == pytest.approx((IN_THE_LARGE, IN_THE_LARGE_ERROR), abs=1e-6)
     assert site.oe.value == pytest.approx(30 / 26.91994, abs=1e-5)
-    assert site.oe.error == pytest.approx(np.sqrt(0.5 / 30))
+    unexplained = EVENTS - 30 / 26.91994 * RISKS
+    assert site.oe.error == pytest.approx(np.sqrt(60 * unexplained.var(ddof=1)) / 30, rel=1e-4)
     of_label = np.where(EVENTS, RISKS, 1 - RISKS)
     assert site.log_loss.value == pytest.approx(-np.log(of_label).mean())
     assert (site.n_rows, site.n_events) == (60, 30)
@@ -87,6 +88,18 @@ def test_delong_by_hand():
     area, variance = 5 / 6, (1 / 12) / 3 + (1 / 18) / 2
     assert site.auroc.value == pytest.approx(area)
     assert site.auroc.error == pytest.approx(np.sqrt(variance) / (area * (1 - area)))
+
+
+def test_the_error_of_observed_to_expected_is_its_spread():
+    """Over 600 samples of 300 patients whose risks differ: the spread of log O:E."""
+    generator, found = np.random.default_rng(0), []
+    for _ in range(600):
+        scores = generator.normal(-0.8, 1.2, 300)
+        events = generator.random(300) < special.expit(scores + 0.3)
+        oe = clinical_report(events, special.expit(scores), ["a"] * 300).sites[0].oe
+        found.append((np.log(oe.value), oe.error))
+    values, errors = np.transpose(found)
+    assert errors.mean() == pytest.approx(values.std(), rel=0.06)
 
 
 def test_sites_that_cannot_tell_are_left_out_of_the_pool():

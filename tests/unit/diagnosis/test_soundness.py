@@ -496,3 +496,84 @@ def test_a_number_that_is_frequent_at_one_site_only():
     (problem,) = check_table(X, y, sites)
     assert (problem.key, problem.column, problem.sites) == ("frequent_value", "weight", ("Köln",))
     assert say(problem).endswith("% of rows in Köln and hardly anywhere else: is it a limit of measurement?")
+
+
+@pytest.mark.parametrize(
+    ("column", "convert", "says"),
+    [
+        ("weight", lambda v: -v, "check its unit"),
+        ("weight", lambda v: ((v - 78) / 12).round(2), "check its unit"),
+        ("age", lambda v: 2020 - v, "check its unit"),
+        ("temperature", lambda v: v + 273.15, "seems to be in K in Köln and in °C elsewhere"),
+    ],
+    ids=["sign", "z scores", "year of birth", "kelvin"],
+)
+def test_a_column_with_other_numbers_at_one_site(column, convert, says):
+    """Numbers that no row of another site has are named, whatever was done to them."""
+    X, y, sites = patients()
+    X[column] = X[column].where(sites != "Köln", convert(X[column]))
+    (problem,) = [p for p in check_table(X, y, sites) if p.is_headline]
+    assert (problem.column, problem.sites) == (column, ("Köln",))
+    assert says in say(problem)
+
+
+def test_several_columns_with_other_numbers_are_other_people():
+    """A site of small children: of age, weight and steps none is called a mistake."""
+    X, y, sites = patients()
+    generator = np.random.default_rng(3)
+    X[[f"score {k}" for k in range(6)]] = generator.normal(size=(len(y), 6))
+    X["steps"] = generator.normal(6000, 500, len(y)).round()
+    for column, middle, width in (("age", 2, 0.5), ("weight", 12, 1.5), ("steps", 300, 50)):
+        X[column] = X[column].where(sites != "Köln", generator.normal(middle, width, len(y)))
+    found = check_table(X, y, sites)
+    assert {p.column: p.severity for p in found} == dict.fromkeys(("age", "weight", "steps"), "note")
+
+
+def test_zero_far_below_all_others_means_missing():
+    """A temperature of 0 is a gap; counts with many zeros, and amounts that begin near 0, are none."""
+    X, y, sites = patients()
+    generator = np.random.default_rng(4)
+    X["visits"] = np.where(generator.random(len(y)) < 0.6, 0, generator.poisson(4, len(y)))
+    X["pack years"] = np.where(generator.random(len(y)) < 0.5, 0, generator.gamma(2, 12, len(y)).round(1))
+    X["temperature"] = X["temperature"].mask(generator.random(len(y)) < 0.05, 0)
+    (problem,) = check_table(X, y, sites)
+    assert (problem.key, problem.column, problem.options) == ("sentinel", "temperature", ("--drop", "temperature"))
+    assert mend(problem) == "Empty the cells of `temperature` that are 0, or leave it out."
+
+
+def test_a_code_with_decimals_is_a_sentinel():
+    """999.9 and its option have all digits."""
+    X, y, sites = patients()
+    X["weight"] = X["weight"].mask(np.arange(len(y)) % 40 == 0, 999.9)
+    (problem,) = check_table(X, y, sites)
+    assert problem.options == ("--missing", "999.9")
+    assert "`weight` is 999.9 in 20 rows" in say(problem)
+
+
+def test_codes_that_begin_at_another_number_at_one_site():
+    """0 and 1 elsewhere, 1 and 2 in Köln: the conversion is an option; other shares of the same codes are none."""
+    X, y, sites = patients()
+    X["sex"] = (np.random.default_rng(5).random(len(y)) < 0.45).astype(int)
+    assert headlines(X, y, sites) == []
+    X["sex"] += sites == "Köln"
+    (problem,) = [p for p in check_table(X, y, sites) if p.is_headline]
+    assert (problem.key, problem.column, problem.options) == ("codes_moved", "sex", ("--scale", "sex@Köln=1-1"))
+    assert say(problem) == "`sex` is 1, 2 in Köln and 0, 1 elsewhere: are the codes the same?"
+
+
+def test_a_label_that_means_missing():
+    """A third label '?' is a gap; with two labels it is one of them."""
+    X, y, sites = patients()
+    assert headlines(X, np.where(y == "no", "?", y), sites) == []
+    y = np.where(np.arange(len(y)) % 25 == 0, "?", y)
+    (problem,) = [p for p in check_table(X, y, sites) if p.is_headline]
+    assert (problem.key, problem.options) == ("label_gap", ("--missing", "?", "--missing-labels", "drop"))
+    assert say(problem, "ill") == "`ill` is '?' in 32 rows: does it mean missing?"
+
+
+@pytest.mark.parametrize(("one", "other"), [("Köln", "KÃ¶ln"), ("St. Mary", "St Mary")])
+def test_one_site_with_garbled_letters_or_points(one, other):
+    """UTF-8 read as Latin-1, and points between words, split a site."""
+    X, y, sites = patients()
+    written = np.where(sites == "Köln", np.where(np.arange(len(y)) % 8 == 3, one, other), sites)
+    assert [(p.key, p.sites) for p in check_table(X, y, written)] == [("site_spelling", tuple(sorted((one, other))))]

@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast import diagnose
 from holdfast.diagnosis.answer import recommend, say_price
 from holdfast.diagnosis.measurement import MOST_ROUNDS, Experiment
-from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
+from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError, SmallGroupWarning
 from holdfast.metrics import Interval
 from holdfast.tables.diagnosis import TableSubject, diagnose_rows
 from holdfast.tables.roles import TableOptions, read_rows
@@ -51,7 +51,7 @@ def test_other_rates_are_recalibrated():
         y == 1, [shares[s] for s in sites], 1.1 - np.array([shares[s] for s in sites])
     )
     found = diagnose(X[keep], y[keep], sites[keep])
-    assert found.cause == "other rates"
+    assert found.cause == "label_shift"
     assert found.recommendation.action == "recalibrate"
     assert "mostly because classes are more or less frequent there (label shift)" in str(found)
     assert "At a new site the model ranks rows well (AUROC " in found.recommendation.reason
@@ -105,6 +105,22 @@ def test_words_among_numbers_come_first(tmp_path):
     assert again.roles.schema.names("numeric") == ["marker", "pressure", "age"]
 
 
+def test_a_second_header_and_units_in_cells_are_named():
+    """Rows that repeat the names of columns, and numbers with a unit at one site, are said with what to do."""
+    X, y, sites = table(n_rows=100)
+    X["pressure"] = (120 + 10 * X["pressure"]).round().astype(int).astype(str)
+    X["pressure"] = X["pressure"].where(sites != "Lyon", X["pressure"] + " mmHg")
+    (problem,) = [p for p in diagnose(X, y, sites).problems if p.is_headline]
+    assert (problem.key, problem.column, problem.sites) == ("unit_in_cells", "pressure", ("Lyon",))
+    header = X.iloc[[0]].assign(**{name: name for name in X.columns})
+    texts = pd.concat([X, header])[["marker", "age"]].astype(str)
+    found = diagnose(texts, [*y, y[0]], [*sites, sites[0]])
+    assert str(found).startswith(
+        "Some rows repeat the names of the columns, such as 'marker', 'age': are there several"
+    )
+    assert found.recommendation.sentence == "Delete these rows from the file."
+
+
 def test_a_copy_of_the_label_is_named():
     """A column that tells the label alone is the headline, and known before anything is fitted."""
     X, y, sites = table(n_rows=40)
@@ -126,7 +142,7 @@ def test_an_unstable_column_calls_for_the_stable_classifier():
     X["scanner"] = np.where(generator.random(len(y)) < agreement, y, 1 - y)
     found = diagnose(X, y, sites)
     assert [finding.feature for finding in found.findings] == ["scanner"]
-    assert (found.state, found.cause) == ("breaks", "other relations")
+    assert (found.state, found.cause) == ("breaks", "concept_shift")
     advice = found.recommendation
     assert advice.action == "stable"
     assert "points if the effect vanishes" in advice.reason
@@ -274,7 +290,7 @@ def test_rare_events_are_told_by_their_ranking():
     assert found.by_rank
     assert found.lost.high < 0.01
     assert found.state == "breaks"
-    assert found.cause == "other relations"
+    assert found.cause == "concept_shift"
     worst = found.sites[2]
     assert worst.name == "C"
     lost = f". The largest loss is in C: {worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f}."
@@ -283,8 +299,8 @@ def test_rare_events_are_told_by_their_ranking():
     assert found.recommendation.action == "stable"
     assert re.search(r"AUROC[^.]* 0\.\d", found.recommendation.reason)
     assert found.worst is worst
-    rates = replace(found, parts={**found.parts, "other rates": Interval(1.0, 0.9, 1.1)})
-    assert rates.cause == "other relations"  # 4 % everywhere, whatever the parts say
+    rates = replace(found, parts={**found.parts, "label_shift": Interval(1.0, 0.9, 1.1)})
+    assert rates.cause == "concept_shift"  # 4 % everywhere, whatever the parts say
 
 
 def test_rare_events_that_rank_alike_are_kept():
@@ -445,3 +461,18 @@ def test_a_site_with_most_of_the_rows_is_compared_with_as_many_rows():
     (_, others), (few, asked) = pairs
     assert len(few) == len(y) - len(large) and set(asked) <= set(large) and not set(others) & set(large)
     assert {0, 1} == set(y[few])
+
+
+def test_of_many_sites_those_of_few_rows_are_pooled():
+    """320 practices of 7 or 8 patients become 80 sites of about 30 rows, and a warning says so."""
+    generator = np.random.default_rng(8)
+    X = pd.DataFrame(generator.normal(size=(2_400, 2)), columns=["age", "marker"])
+    y = (generator.random(2_400) < 1 / (1 + np.exp(-X["marker"]))).astype(int)
+    sites = [f"practice {number % 320:03}" for number in range(2_400)]
+    with pytest.warns(
+        SmallGroupWarning, match="320 of 320 environments have fewer than 30 rows. They are pooled into 80"
+    ):
+        found = diagnose(X, y, sites)
+    assert len(found.sites) == 80
+    assert {site.n_rows for site in found.sites} <= set(range(20, 41))
+    assert found.recommendation.action == "keep"

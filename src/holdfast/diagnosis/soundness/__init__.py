@@ -25,8 +25,8 @@ from holdfast.diagnosis.soundness.sites import check_looks, check_site_spelling,
 from holdfast.diagnosis.soundness.table import SEVERITIES, CheckedTable, Problem
 from holdfast.diagnosis.soundness.units import check_far_values, check_sentinels, check_units
 from holdfast.environments import Environment as Environment
+from holdfast.environments import PerRow, split_environments
 from holdfast.environments import Rows as Rows
-from holdfast.environments import split_environments
 from holdfast.exceptions import LabelsError
 from holdfast.seeding import Seeding as Seeding
 
@@ -46,7 +46,7 @@ class Check(NamedTuple):
 
 
 CHECKS = (  # of one column the first headline counts, so the order matters
-    Check(check_label_codes, ("label_spelling", "label_codes", "label_of_one_site"), needs_labels=True),
+    Check(check_label_codes, ("label_gap", "label_spelling", "label_codes", "label_of_one_site"), needs_labels=True),
     Check(check_one_class, ("one_class",), needs_labels=True),
     Check(check_site_spelling, ("site_spelling",)),
     Check(check_exchanged_labels, ("labels_exchanged",), needs_labels=True),
@@ -65,6 +65,7 @@ CHECKS = (  # of one column the first headline counts, so the order matters
             "zeros",
             "frequent_value",
             "constant",
+            "codes_moved",
             "levels_written_otherwise",
             "level_of_one_site",
             "levels_of_sites",
@@ -73,14 +74,14 @@ CHECKS = (  # of one column the first headline counts, so the order matters
     Check(check_copied_columns, ("copied_column",)),
     Check(check_near_copied_columns, ("near_copied_column",)),
 )
-WORDS = "words_among_numbers"  # found where the table is read
-KEYS = (*(key for check in CHECKS for key in check.keys), WORDS)
+READ = ("header_rows", "words_among_numbers", "unit_in_cells")  # found where the table is read
+KEYS = (*(key for check in CHECKS for key in check.keys), *READ)
 
 
 def check_table(
     features: pd.DataFrame,
     y: Any,
-    environments: Any,
+    environments: PerRow,
     *,
     texts: Sequence[str] = (),
 ) -> tuple[Problem, ...]:
@@ -121,7 +122,7 @@ def check_table(
     return _worst_first([problem for check in checks for problem in check.find(table)])
 
 
-def _as_texts(y: Any) -> NDArray[Any]:
+def _as_texts(y: PerRow) -> NDArray[Any]:
     """Return labels as text: 1.0 is written 1."""
     values = np.asarray(y)
     if values.dtype.kind == "f" and np.isfinite(values).all() and (values % 1 == 0).all():

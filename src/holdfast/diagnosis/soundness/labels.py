@@ -19,6 +19,7 @@ from holdfast.diagnosis.soundness.table import (
 from holdfast.environments import Environment, Rows
 from holdfast.metrics import binary_auroc
 
+LABEL_GAPS = ("?", ".", "unknown", "unk", "missing", "not available", "not recorded", "not known", "n.a.")
 REVERSED_CHANCE = 0.02  # of an AUROC as low, at any site, where nothing is exchanged
 TOLD = 3.0  # standard errors of the usual AUROC from one half
 LIKELIER, MUCH_LIKELIER = 3.0, 20.0  # how many times: exchanged than unrelated, and than usual without a column
@@ -31,10 +32,16 @@ def check_label_codes(table: CheckedTable) -> Iterator[Problem]:
     _, classes = table.codes
     present = table.counts > 0
     n_rows = table.counts.sum()
+    gaps = [code for code, name in enumerate(classes) if same_word(name) in LABEL_GAPS and len(classes) > 2]
+    for code in gaps:
+        where = tuple(site.name for site, here in zip(table.sites, present[:, code], strict=True) if here)
+        unlabeled = {"label": str(classes[code]), "n_rows": int(table.counts[:, code].sum())}
+        options = ("--missing", str(classes[code]), "--missing-labels", "drop")
+        yield Problem("label_gap", "stop", "", where if len(where) < len(table.sites) else (), unlabeled, options)
     spelled: dict[str, list[int]] = {}
     for code, name in enumerate(classes):
         spelled.setdefault(same_word(name), []).append(code)
-    alike = {code for group in spelled.values() if group[1:] for code in group}
+    alike = {code for group in spelled.values() if group[1:] for code in group} | set(gaps)
     for group in (group for group in spelled.values() if group[1:]):
         odd = min(group, key=lambda code: int(table.counts[:, code].sum()))
         sites = tuple(site.name for site, here in zip(table.sites, present[:, odd], strict=True) if here)

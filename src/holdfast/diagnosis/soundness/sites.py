@@ -22,6 +22,7 @@ from holdfast.diagnosis.soundness.table import (
     CheckedTable,
     Problem,
     same_word,
+    sampling_distance,
 )
 from holdfast.environments import Environment
 
@@ -117,6 +118,14 @@ def _gaps(name: str, told: str, gaps: Sequence[float], environments: Sequence[En
 def _unlike(name: str, cells: Sequence[_Cell], sites: Sequence[str]) -> Iterator[Problem]:
     """Yield zeros that may be gaps, constants, and levels of one site."""
     judged = [place for place, cell in enumerate(cells) if cell.n_known >= MIN_ROWS]
+    for place in judged:
+        others = [cells[other] for other in judged if other != place]
+        if others and (moved := _moved_by(cells[place], others)):
+            elsewhere = sorted({float(level) for other in others for level in other.levels or ()})
+            codes = {"levels": sorted(map(float, cells[place].levels or ())), "elsewhere": elsewhere}
+            rule = f"{name}@{sites[place]}=1{-moved:+d}"
+            yield Problem("codes_moved", "repair", name, (sites[place],), codes, ("--scale", rule))
+            return
     zeros = [p for p in judged if cells[p].zeros >= ZERO_HERE and set(cells[p].levels or ()) != {"0", "1"}]
     if 0 < len(zeros) < len(judged) and all(cells[p].zeros <= ZERO_ELSEWHERE for p in judged if p not in zeros):
         ordered = sorted(zeros, key=lambda place: -cells[place].zeros)
@@ -142,8 +151,8 @@ def _unlike(name: str, cells: Sequence[_Cell], sites: Sequence[str]) -> Iterator
             continue
         own = _own_levels(cell, others, len(judged))
         if own and _are_other_words(cell, others, own):
-            elsewhere = Counter(level for other in others for level in other.levels or {})
-            words = {"levels": list(own), "elsewhere": [level for level, _ in elsewhere.most_common()]}
+            used = Counter(level for other in others for level in other.levels or {})
+            words = {"levels": list(own), "elsewhere": [level for level, _ in used.most_common()]}
             yield Problem("levels_written_otherwise", "repair", name, (sites[place],), words, ("--drop", name))
         elif own:
             evidence = {"levels": list(own), "share": sum(own.values())}
@@ -188,6 +197,24 @@ def _own_levels(cell: _Cell, others: Sequence[_Cell], n_sites: int) -> dict[str,
     by_chance = BY_CHANCE / (n_sites * len(seen | alone.keys()))  # any level, at any of the sites
     here = cell.n_known / (cell.n_known + sum(other.n_known for other in others))
     return {level: share for level, share in alone.items() if here ** (share * cell.n_known) < by_chance}
+
+
+def _moved_by(cell: _Cell, others: Sequence[_Cell]) -> int:
+    """Return 1 or -1 where the codes of a site are those of the others plus that, and as frequent; else 0."""
+    if not cell.is_number or cell.levels is None or any(other.levels is None for other in others):
+        return 0
+    numbers = np.concatenate([other.numbers for other in others])
+    codes, counts = np.unique(numbers, return_counts=True)
+    if np.isin(cell.numbers, codes).all():
+        return 0
+    for moved, lost in ((1, 0), (-1, -1)):
+        here = cell.numbers - moved
+        is_lost = (1 - counts[lost] / len(numbers)) ** cell.n_known < BY_CHANCE and codes[lost] not in cell.numbers
+        if is_lost and np.isin(here, codes).all():
+            shares = [np.searchsorted(np.sort(part), codes, side="right") / len(part) for part in (here, numbers)]
+            if np.abs(np.subtract(*shares)).max() <= sampling_distance(here, numbers):
+                return moved
+    return 0
 
 
 def _are_other_words(cell: _Cell, others: Sequence[_Cell], own: Mapping[str, float]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -145,12 +146,23 @@ def known_values(values: Floats) -> Floats:
     return values[~np.isnan(values)]
 
 
+def sampling_distance(a: Floats, b: Floats) -> float:
+    """Return the Kolmogorov distance of two samples that is exceeded by chance in 1 of 100 pairs."""
+    return 1.63 * float(np.sqrt(1 / len(a) + 1 / len(b)))
+
+
 def same_word(text: object) -> str:
-    """Return what spellings of one word share: blanks, case and how accents are stored make no difference.
+    """Return what spellings of one word share: blanks, case, points between words, and how accents are stored.
 
     Examples
     --------
-    >>> same_word("KO\u0308LN ") == same_word("Köln")
+    >>> same_word("KO\u0308LN ") == same_word("Köln") == same_word("KÃ¶ln")
     True
+    >>> same_word("St. Mary") == same_word("st-mary"), same_word("A+") == same_word("A-")
+    (True, False)
     """
-    return " ".join(unicodedata.normalize("NFKC", str(text)).split()).casefold()
+    word = str(text)
+    with suppress(UnicodeError):  # UTF-8 that was read as Latin-1
+        word = word.encode("cp1252").decode("utf-8")
+    word = unicodedata.normalize("NFKC", word).casefold()
+    return " ".join(re.sub(r"(?<=[^\W\d_])[.,'_/-]+\s*(?=\w)", " ", word).split())

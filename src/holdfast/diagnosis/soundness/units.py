@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
@@ -17,6 +18,7 @@ from holdfast.diagnosis.soundness.table import (
     Problem,
     Severity,
     known_values,
+    sampling_distance,
 )
 
 LEAST_SHIFT = np.log(1.5)  # ratio of medians, as a logarithm, from which on a unit is looked for
@@ -24,6 +26,9 @@ UNNAMED_SHIFT = np.log(3.0)  # the same for a factor that is no known unit
 SLACK, SLACK_WIDTH = 0.02, 0.15  # differences that rounding explains: of two values, and of their middle half
 MOST_BEYOND = 0.05  # share of converted numbers beyond those of the other sites
 FAR = 0.4  # Kolmogorov distance between a site and the others that another unit makes at least
+DISJOINT = 0.98  # such a distance of one column alone that only a mistake makes
+MOSTLY_APART = 0.75  # a distance that is worth a look
+ONE_SIGN = 0.95  # share of numbers of one sign that a column has by its nature
 MOST_COMPARED = 2_000  # values of each side of such a distance
 SENTINEL_ROWS, SENTINEL_SHARE = 3, 0.002  # rows of a code below 888; one of 888 or more needs no second row
 PART_ROWS, PART_SHARE = 20, 0.1  # rows of a site, and their share, that can be in another unit than its others
@@ -54,6 +59,8 @@ UNITS = (
     Unit("kg", "lb", 2.20462),
     Unit("inch", "cm", 2.54),
     Unit("°C", "°F", 1.8, 32.0),
+    Unit("°C", "K", 1.0, 273.15),
+    Unit("ft", "cm", 30.48),
     Unit("mg/dL", "µmol/L (creatinine)", 88.4),
     Unit("mmol/L", "mg/dL (glucose)", 18.016),
     Unit("mmol/L", "mg/dL (cholesterol)", 38.67),
@@ -67,9 +74,8 @@ UNITS = (
     Unit("weeks", "days", 7.0),
     Unit("years", "days", 365.25),
 )
-SENTINELS = tuple(
-    sorted({-1.0, *(sign * float(digit * n) for n in range(1, 7) for digit in "98" for sign in (1, -1))} - {8.0, -8.0})
-)
+_DIGITS = [*(digit * n for n in range(1, 7) for digit in "98"), "99.9", "999.9", "9999.9", "99.99", "999.99"]
+SENTINELS = tuple(sorted({-1.0, *(sign * float(text) for text in _DIGITS for sign in (1, -1))} - {8.0, -8.0}))
 
 
 def check_units(table: CheckedTable) -> Iterator[Problem]:
@@ -83,7 +89,7 @@ def check_units(table: CheckedTable) -> Iterator[Problem]:
         usual = _usual_sites(here)
         if usual is not None:
             others = [here[site] for site in usual]
-            asked = {site: (here[site], partial(_usual_distance, table, name, site, usual)) for site in here}
+            asked = {site: (here[site], partial(_usual_distances, table, name, site, usual)) for site in here}
             found = {site: _other_unit(*asked[site], others) for site in here if site not in usual}
             odd[name] = {site: what for site, what in found.items() if what is not None}
             unusual[name] = set(found)
@@ -93,14 +99,17 @@ def check_units(table: CheckedTable) -> Iterator[Problem]:
         yield problem
         for name in (problem.column, problem.evidence["other"]):
             odd[name].pop(problem.sites[0], None)
+    n_sizes = Counter(site for found_at in odd.values() for site, found in found_at.items() if found[0] == "size")
     for name, found_at in odd.items():
         alike: dict[tuple[str, str], list[str]] = {}  # sites with the same unit are one problem
         for site, (key, _, evidence) in found_at.items():
             alike.setdefault((key, evidence.get("unit", "")), []).append(site)
         for sites in alike.values():
             key, severity, evidence = found_at[sites[0]]
+            if any(n_sizes[site] > 1 for site in sites):
+                severity = "note"  # where several columns have other values that no unit explains, people differ
             options = ("--drop", name) * (severity != "note")
-            if (rule := evidence.get("rule")) and "share" not in evidence:
+            if severity != "note" and (rule := evidence.get("rule")) and "share" not in evidence:
                 options = tuple(word for site in sites for word in ("--scale", f"{name}@{site}={rule}"))
             yield Problem(key, severity, name, tuple(sites), evidence, options)
 
@@ -117,7 +126,7 @@ def _exchanged(table: CheckedTable, unusual: Mapping[str, set[str]]) -> Iterator
                 for values in (table.numbers[first], table.numbers[second])
             )
             are_far = min(_distance(a, a_rest), _distance(b, b_rest)) >= FAR
-            if are_far and all(_distance(*pair) <= _sampling(*pair) for pair in ((a, b_rest), (b, a_rest))):
+            if are_far and all(_distance(*pair) <= sampling_distance(*pair) for pair in ((a, b_rest), (b, a_rest))):
                 both = ("--drop", first, "--drop", second)
                 yield Problem("columns_exchanged", "repair", first, (site.name,), {"other": second}, both)
                 break
@@ -135,13 +144,13 @@ def _units_of_parts(here: Mapping[str, Floats]) -> dict[str, _Odd]:
             if not max(PART_ROWS, PART_SHARE * len(values)) <= part.sum() < len(values):
                 continue
             if sizes[part].min() > ratio * rest.max() or sizes[part].max() < rest.min() / ratio:
-                what = _other_unit(values[part], lambda: 0.0, others)
+                what = _other_unit(values[part], list, others)
                 if what is not None and what[0] == "unit":
                     found[site] = (*what[:2], {**what[2], "share": float(part.mean())})
     return found
 
 
-def _usual_distance(table: CheckedTable, column: str, site: str, usual: Sequence[str]) -> float:
+def _usual_distances(table: CheckedTable, column: str, site: str, usual: Sequence[str]) -> list[float]:
     """Return how far the other columns of a site are from those at usual sites: of a site of another kind, far."""
     rows = {one.name: one.rows for one in table.sites}
     pairs = [
@@ -149,8 +158,7 @@ def _usual_distance(table: CheckedTable, column: str, site: str, usual: Sequence
         for name, values in table.numbers.items()
         if name != column
     ]
-    found = [_distance(here, rest) for here, rest in pairs if min(len(here), len(rest)) >= MIN_ROWS]
-    return float(np.median(found)) if len(found) > 1 else 0.0
+    return [_distance(here, rest) for here, rest in pairs if min(len(here), len(rest)) >= MIN_ROWS]
 
 
 def _middle(values: Floats) -> float:
@@ -159,32 +167,44 @@ def _middle(values: Floats) -> float:
     return float(np.log(np.median(sizes))) if len(sizes) else float("nan")
 
 
+def _sign(values: Floats) -> int:
+    """Return 1 or -1 where nearly all numbers that are not 0 have this sign, else 0."""
+    known = values[values != 0]
+    return int((known > 0).mean() >= ONE_SIGN) - int((known < 0).mean() >= ONE_SIGN) if len(known) else 0
+
+
 def _usual_sites(here: Mapping[str, Floats]) -> list[str] | None:
     """Return the sites at which a column has its usual size: half of them or more, around one of them."""
-    middles = {site: _middle(values) for site, values in here.items()}
-    if all(abs(a - b) < LEAST_SHIFT for a in middles.values() for b in middles.values()):
-        return None
+    middles = {site: (_middle(values), _sign(values)) for site, values in here.items()}
     near = {
-        site: [other for other, value in middles.items() if abs(value - middle) < LEAST_SHIFT]
-        for site, middle in middles.items()
+        site: [
+            o for o, (other, its) in middles.items() if abs(other - middle) < LEAST_SHIFT and its != -sign or o == site
+        ]
+        for site, (middle, sign) in middles.items()
     }
+    if all(len(group) == len(here) for group in near.values()):
+        return None
     best = max(near.values(), key=lambda group: (len(group), sum(len(here[site]) for site in group)))
     return best if len(best) >= len(here) / 2 else None
 
 
-def _other_unit(here: Floats, of_columns: Callable[[], float], others: Sequence[Floats]) -> _Odd | None:
+def _other_unit(here: Floats, of_columns: Callable[[], list[float]], others: Sequence[Floats]) -> _Odd | None:
     """Return what a site's numbers are to the others': another unit, a factor, or a size that no factor explains.
 
-    `of_columns` returns how far the site's other columns are from those elsewhere. A unit must stand out against it.
+    `of_columns` returns how far the site's other columns are from those elsewhere. A unit must stand out against their
+    median, and numbers that no factor explains against all of them.
     """
     rest = np.concatenate(others)
     if not len(rest[rest != 0]) or not len(here[here != 0]):
         return None
     apart = _distance(here, rest)
+    if apart < FAR:
+        return None
     natural = [_distance(part, np.concatenate([o for o in others if o is not part])) for part in others if others[1:]]
-    bound = max(1.2 * max(natural, default=0.0) + 0.05, _sampling(here, rest))
+    bound = max(1.2 * max(natural, default=0.0) + 0.05, sampling_distance(here, rest))
     medians = {"median": float(np.median(here)), "median_elsewhere": float(np.median(rest))}
-    if apart < max(FAR, 2 * bound) or apart < 2 * of_columns():
+    columns = of_columns()
+    if apart < 2 * max(bound, float(np.median(columns)) if len(columns) > 1 else 0.0):
         return None
 
     def misfit(converted: Floats) -> float:
@@ -207,23 +227,20 @@ def _other_unit(here: Floats, of_columns: Callable[[], float], others: Sequence[
     shift = _middle(here) - _middle(rest)
     if abs(shift) >= UNNAMED_SHIFT and misfit(here / np.exp(shift)) <= bound:
         return "factor", "repair", {"factor": float(np.exp(shift)), **medians}
-    quartiles = [np.quantile(part, (0.25, 0.75)) for part in (here, *others)]
-    (low, high), rest_quartiles = quartiles[0], quartiles[1:]
-    disjoint = all(high < other_low or low > other_high for other_low, other_high in rest_quartiles)
-    return ("size", "note", medians) if disjoint and abs(shift) >= np.log(5) else None
+    is_disjoint = _distance(here, rest, rounded=False) >= DISJOINT
+    if not is_disjoint and (apart < MOSTLY_APART or abs(shift) < np.log(5)):
+        return None
+    ends = {"low": here.min(), "high": here.max(), "usual_low": rest.min(), "usual_high": rest.max()}
+    severity: Severity = "repair" if is_disjoint and max(columns, default=0.0) < FAR else "note"
+    return "size", severity, {name: float(value) for name, value in ends.items()}
 
 
-def _sampling(a: Floats, b: Floats) -> float:
-    """Return a distance of two samples that chance and some difference between sites explain."""
-    return 1.7 * float(np.sqrt(1 / len(a) + 1 / len(b))) + 0.05
-
-
-def _distance(a: Floats, b: Floats) -> float:
-    """Return Kolmogorov's distance of two samples, values that differ by rounding alone taken for equal."""
+def _distance(a: Floats, b: Floats, *, rounded: bool = True) -> float:
+    """Return Kolmogorov's distance of two samples, values that differ by `rounded` numbers alone taken for equal."""
     a, b = (np.sort(_thinned(values)) for values in (a, b))
     points = np.concatenate([a, b])
     width = SLACK_WIDTH * max(float(np.subtract(*np.quantile(b, (0.75, 0.25)))), 1e-12)
-    slack = np.minimum(SLACK * np.abs(points), width)
+    slack = np.minimum(SLACK * np.abs(points), width) * rounded
     found = []
     for first, second in ((a, b), (b, a)):
         more = np.searchsorted(first, points - slack, side="right") / len(first)
@@ -240,31 +257,36 @@ def _thinned(values: Floats) -> Floats:
 
 
 def check_sentinels(table: CheckedTable) -> Iterator[Problem]:
-    """Name numbers such as 999 or -9 that stand for a missing value."""
+    """Name numbers that stand for a missing value: 999 or -9, or one far below all others that is repeated."""
     for name, values in table.numbers.items():
         levels, counts = np.unique(known_values(values), return_counts=True)
         codes = np.isin(levels, SENTINELS)
-        if not codes.any():
-            continue
         rest, n_rest = levels[~codes], int(counts[~codes].sum())
         for value, n_value in zip(levels[codes], counts[codes], strict=True):
             usual = levels[(levels != value) & ~(codes & (np.abs(levels) >= 77))]
             usual = usual if abs(value) >= 77 else rest
             least = 1.0 if abs(value) >= 888 else max(SENTINEL_ROWS, SENTINEL_SHARE * len(values))
-            if n_value < least or n_rest < FEW_VALUES or not _stands_apart(float(value), usual):
-                continue
-            shares = {site.name: float((values[site.rows] == value).mean()) for site in table.sites}
-            where = tuple(site for site, share in shares.items() if share > 0)
-            evidence = {
-                "value": float(value),
-                "n_rows": int(n_value),
-                "shares": {site: shares[site] for site in where},
-                "low": float(usual.min()),
-                "high": float(usual.max()),
-            }
-            named = where if len(where) < len(table.sites) else ()
-            yield Problem("sentinel", "repair", name, named, evidence, ("--missing", f"{value:.0f}"))
-            break
+            if n_value >= least and n_rest >= FEW_VALUES and _stands_apart(float(value), usual):
+                yield _sentinel(table, name, float(value), usual, ("--missing", f"{value:.10g}"))
+                break
+        else:
+            if len(levels) > FEW_VALUES and counts[0] >= max(SENTINEL_ROWS, SENTINEL_SHARE * len(values)):
+                usual = levels[1:]
+                if usual[0] - levels[0] > usual[-1] - usual[0]:
+                    yield _sentinel(table, name, float(levels[0]), usual, ("--drop", name))
+
+
+def _sentinel(table: CheckedTable, name: str, value: float, usual: Floats, options: tuple[str, str]) -> Problem:
+    shares = {site.name: float((table.numbers[name][site.rows] == value).mean()) for site in table.sites}
+    where = tuple(site for site, share in shares.items() if share > 0)
+    evidence = {
+        "value": value,
+        "n_rows": int((table.numbers[name] == value).sum()),
+        "shares": {site: shares[site] for site in where},
+        "low": float(usual.min()),
+        "high": float(usual.max()),
+    }
+    return Problem("sentinel", "repair", name, where if len(where) < len(table.sites) else (), evidence, options)
 
 
 def check_far_values(table: CheckedTable) -> Iterator[Problem]:
