@@ -369,10 +369,10 @@ class NetworkRows:
         """
         parts, used = np.stack([centered(self.ordinary), centered(self.stable)]), [0, 1]
         fit = partial(fit_site, y=self.y, counts=self._counted(share), noise=False, curvature=False)
-        found = fit(parts)
+        found = fit(list(parts))
         if found.weights.min() <= 0:
             used = [int(found.weights.argmax())]
-            found = fit(parts[used])
+            found = fit(list(parts[used]))
         weights = np.zeros(2)
         weights[used] = found.weights
         logs = log_softmax(np.tensordot(weights, parts, 1) + found.offsets)
