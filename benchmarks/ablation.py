@@ -30,13 +30,14 @@ from holdfast.stable.design import Design, make_design
 NEVER = 1e-9
 PARTS: dict[str, list[tuple[Any, str, Any]]] = {
     "nothing removed": [],
-    "mechanism: evidence that others predict the column": [(hypotheses, "POWER", 0.0)],
-    "its weight (1 instead of 0.4)": [(hypotheses, "POWER", 1.0)],
+    "mechanism: evidence that others predict the column": [(hypotheses, "_log_dependence", lambda *_: 0.0)],
+    "exponent of the likelihoods (1 instead of 0.7)": [(hypotheses, "POWER", 1.0)],
     "a twin column does not count": [(hypotheses, "TWIN", 2.0)],
     "collider": [(hypotheses, "COLLIDER", NEVER)],
     "the effect of a mechanism's column varies": [(hypotheses, "VARIES", NEVER)],
     "flipped labels": [(hypotheses, "FLIPPED", NEVER)],
     "bends and products": [(hypotheses, "BENT", NEVER)],
+    "numbers that are normal given the label": [(hypotheses, "log_given_label", lambda *_: -np.inf)],
     "covariate shift, bends and products": [(hypotheses, "_row_evidence", lambda design, j, others: np.inf)],
     "least gain": [(decision, "LEAST_GAIN", NEVER)],
 }

@@ -2,6 +2,7 @@
 
     python benchmarks/networks.py run [TASK...] [--seeds 0 1]
     python benchmarks/networks.py paper [DATA SET...] [--seeds 0] [--cache FOLDER]
+    python benchmarks/networks.py cost [--sites 2 3 5 10] [--repeats 3]
     python benchmarks/networks.py table
     python benchmarks/networks.py write
 
@@ -12,6 +13,9 @@ docs/network-evidence.md.
 `paper` does the same for data of the paper in HOLDFAST_TEST_DATA, with small networks: the colored digits (14 x 14),
 the reviews of beers' looks (GloVe vectors, 20 filters of each width), and label × gender tasks of CelebA (a linear
 layer on features of MobileNetV2, which are kept in the cache). Its records are docs/evidence/networks-paper.jsonl.
+
+`cost` fits `StableClassifier` and the ordinary network in turn, and counts steps, rows and seconds in units of the
+ordinary fit. Its records, docs/evidence/networks-cost.jsonl, are replaced by each run.
 
 The pictures are those of HOLDFAST_TEST_DATA/mnist and HOLDFAST_FASHION (by default the folder of Debian's package
 dataset-fashion-mnist), averaged to 14 x 14. Every site has 2,000 rows. *Known* is the accuracy on new rows of the known
@@ -24,6 +28,7 @@ from __future__ import annotations
 import argparse
 import functools
 import gzip
+import itertools
 import json
 import os
 import time
@@ -37,8 +42,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from holdfast import PIClassifier, StableClassifier
+from holdfast import ERMClassifier, PIClassifier, StableClassifier
 from holdfast.datasets import Split, load_dataset
 from holdfast.datasets.beer import TOKENS
 from holdfast.datasets.vectors import load_vectors
@@ -53,6 +59,7 @@ from holdfast.neural.sources import pad
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "docs" / "evidence" / "networks.jsonl"
 PAPER_RECORDS = RECORDS.with_name("networks-paper.jsonl")
+COST_RECORDS = RECORDS.with_name("networks-cost.jsonl")
 PAGE = ROOT / "docs" / "network-evidence.md"
 DATA = Path(os.environ.get("HOLDFAST_TEST_DATA", ""))
 FASHION = Path(os.environ.get("HOLDFAST_FASHION", "/usr/share/datasets/fashion-mnist"))
@@ -369,10 +376,88 @@ def run_all(names: Sequence[str], seeds: Sequence[int]) -> None:
             print(json.dumps(record), flush=True)
 
 
+# --- Cost ------------------------------------------------------------------------------------------------------------
+
+
+class Counted(Picture):
+    """A network that counts the rows it is trained on."""
+
+    n_rows = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        if self.training:
+            Counted.n_rows += len(x)
+        return super().forward(x)
+
+
+@dataclass
+class Work:
+    """What some fits took."""
+
+    steps: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+
+def work_of(fit: Callable[[], Any]) -> tuple[Any, Work]:
+    """Return what a fit returns, and what it took."""
+    work = Work()
+
+    def count(*_: Any) -> None:
+        work.steps += 1
+
+    hook = register_optimizer_step_post_hook(count)
+    Counted.n_rows, started = 0, time.process_time()
+    try:
+        fitted = fit()
+    finally:
+        hook.remove()
+    work.rows, work.seconds = Counted.n_rows, time.process_time() - started
+    return fitted, work
+
+
+def measure_cost(n_sites: int, *, planted: bool, repeats: int) -> dict[str, Any]:
+    """Return what `StableClassifier` takes beside the ordinary fit, in units of it, for so many sites."""
+    shares = np.linspace(0.95, 0.75, n_sites)
+    sites = _agree(*shares) if planted else ({},) * n_sites
+    task = Task(f"{n_sites} sites", "colour", "mnist2", sites, {}, planted, False, noise=0.2)
+    X, y, labels = _join(task, task.draw(0)[0])
+    network = make_network(task, 0).set_params(network=Counted)
+    seconds, outcome = [], ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ERMClassifier(network, random_state=0).fit(X, y, environments=labels)  # the first fit of a process takes longer
+        for _ in range(repeats):
+            ordinary = work_of(lambda: ERMClassifier(network, random_state=0).fit(X, y, environments=labels))[1]
+            model, all_fits = work_of(lambda: StableClassifier(network, random_state=0).fit(X, y, environments=labels))
+            seconds.append(all_fits.seconds / ordinary.seconds - 1)
+            outcome = model.verdict_.network.outcome
+    return {
+        "key": {"sites": n_sites, "planted": planted},
+        "outcome": outcome,
+        "steps": round(all_fits.steps / ordinary.steps - 1, 2),
+        "rows": round(all_fits.rows / ordinary.rows - 1, 2),
+        "seconds": round(float(np.median(seconds)), 2),
+        "ordinary_seconds": round(ordinary.seconds, 2),
+    }
+
+
+def measure_costs(numbers: Sequence[int], repeats: int) -> None:
+    """Measure and record, in place of earlier records."""
+    for n_sites, planted in itertools.product(numbers, (False, True)):
+        record = measure_cost(n_sites, planted=planted, repeats=repeats)
+        print(json.dumps(record), flush=True)
+        kept = [other for other in read_records(COST_RECORDS) if other["key"] != record["key"]]
+        lines = sorted((json.dumps(other) for other in (*kept, record)), key=lambda line: str(json.loads(line)["key"]))
+        COST_RECORDS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 # --- Data of the paper -----------------------------------------------------------------------------------------------
 
 CELEBA_LABELS = ("Mouth_Slightly_Open", "Smiling", "Wavy_Hair", "Black_Hair", "Young", "Straight_Hair", "Attractive")
-CELEBA_LABELS += ("Oval_Face", "Pointy_Nose", "Big_Lips", "High_Cheekbones", "Bangs", "Brown_Hair", "Blurry")
+CELEBA_LABELS += ("Oval_Face", "Pointy_Nose", "Big_Lips", "High_Cheekbones", "Bangs", "Brown_Hair", "Blurry", "Big_Nose")
+CELEBA_LABELS += ("Bags_Under_Eyes", "Narrow_Eyes", "Bushy_Eyebrows", "Receding_Hairline", "Arched_Eyebrows")
 
 
 class Reviews(nn.Module):
@@ -581,7 +666,6 @@ def promises(records: Sequence[Mapping[str, Any]]) -> list[str]:
         planted = [r for r in chosen if tasks[r["key"]["task"]].planted]
         lost = [100 * (r["stable"][where] - r["erm"][where]) for r in natural for where in ("known", "turned")]
         gains = [[r[method]["turned"] - r["erm"]["turned"] for r in planted] for method in ("stable", "pi")]
-        fits = [r["seconds"]["stable"] / r["seconds"]["ordinary"] for r in chosen if r["fitted"] == "ordinary"]
         found = [sum(r["outcome"] == "unstable" for r in part) for part in (natural, planted)]
         columns.append(
             (
@@ -590,7 +674,6 @@ def promises(records: Sequence[Mapping[str, Any]]) -> list[str]:
                 f"{found[0]} of {len(natural)}",
                 f"{sum(gains[0]) / sum(gains[1]):.2f}",
                 f"{found[1]} of {len(planted)}",
-                f"{np.median(fits) - 1:.1f}",
             )
         )
     rows = (
@@ -599,9 +682,22 @@ def promises(records: Sequence[Mapping[str, Any]]) -> list[str]:
         ("nothing planted: said unstable", "≤ 5 %"),
         ("planted: share of PI's gain at the turned site", "≥ 0.8"),
         ("planted: found", "≥ 80 %"),
-        ("cost beside the fit itself where nothing is found, in ordinary fits (median)", "≤ 8"),
     )
     lines += [f"| {name} | {goal} | {a} | {b} |" for (name, goal), a, b in zip(rows, *columns, strict=True)]
+    return lines
+
+
+def costs(_: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the table of the cost by the number of sites, with nothing planted and with a color planted."""
+    lines = [
+        "| sites | steps | time | planted: steps | time |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    records = {(record["key"]["sites"], record["key"]["planted"]): record for record in read_records(COST_RECORDS)}
+    for n_sites in sorted({n_sites for n_sites, _ in records}):
+        both = [records[n_sites, planted] for planted in (False, True)]
+        cells = [f"{record[what]:.1f}" for record in both for what in ("steps", "seconds")]
+        lines.append(f"| {n_sites} | {' | '.join(cells)} |")
     return lines
 
 
@@ -610,6 +706,7 @@ TABLES: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], list[str]]] = {
     "network summary": summary,
     "network tasks": details,
     "network paper": paper,
+    "network cost": costs,
 }
 
 
@@ -634,6 +731,9 @@ def main() -> None:
     command.add_argument("names", nargs="*", metavar="DATA SET")
     command.add_argument("--seeds", nargs="*", type=int, default=[0])
     command.add_argument("--cache", type=Path, default=Path("build") / "networks")
+    command = commands.add_parser("cost")
+    command.add_argument("--sites", nargs="*", type=int, default=[2, 3, 5, 10])
+    command.add_argument("--repeats", type=int, default=3)
     commands.add_parser("table")
     commands.add_parser("write")
     arguments = parser.parse_args()
@@ -643,6 +743,9 @@ def main() -> None:
     elif arguments.command == "paper":
         torch.set_num_threads(1)
         run_paper_all(arguments.names, arguments.seeds, arguments.cache)
+    elif arguments.command == "cost":
+        torch.set_num_threads(1)
+        measure_costs(arguments.sites, arguments.repeats)
     elif arguments.command == "table":
         for make in TABLES.values():
             print("\n".join(make(read_records())), end="\n\n")

@@ -478,7 +478,7 @@ def networks() -> str:
         f"{_said(natural)} of {len(natural)} runs."
     )
     sites = (f"{site} site: {method}" for site in SITES.values() for method in ("ERM", "PI", STABLE))
-    return f"{answer}\n\n{table(('tasks', 'runs', 'said unstable', *sites), lines)}"
+    return f"{answer}\n\n{table(('tasks', 'runs', 'found unstable', *sites), lines)}"
 
 
 def _said(records: Iterable[Mapping[str, Any]]) -> int:

@@ -29,9 +29,10 @@ def step(record: Record) -> str:
     """Return what a training step takes."""
     row = record["rows"][0]
     return (
-        f"A step takes {row['holdfast_processor_ms']:.0f} ms in {row['precision']}. The plain loop takes "
-        f"{row['reference_processor_ms']:.0f} ms in fp32. In fp32 the step's {row['gigaflop']} GFLOP alone would take "
-        f"{row['limit_ms']:.0f} ms at {row['peak_gigaflops']:.0f} GFLOP/s, the speed of a large product here."
+        f"A step takes {row['holdfast_processor_ms']:.0f} ms in {row['precision']}, and "
+        f"{row['reference_processor_ms']:.0f} ms in the plain loop (fp32). A step has {row['gigaflop']} GFLOP. At "
+        f"{row['peak_gigaflops']:.0f} GFLOP/s, the speed of a large product in fp32, they "
+        f"would take {row['limit_ms']:.0f} ms."
     )
 
 
@@ -83,30 +84,24 @@ def fits(*records: Record) -> str:
 
 def time_to_accuracy(record: Record) -> str:
     """Return when each seed is there, and how far the plain program was."""
-    share = f"{100 * record['accuracy']:.1f} %"
-    reached = [row["reached_seconds"] for row in record["rows"]]
-    if None in reached:
-        took = f"{len(reached) - reached.count(None)} of {len(reached)} seeds reached"
-    else:
-        took = f"{' / '.join(f'{s:.0f}' for s in reached)} s of processor time" + (
-            f" ({len(reached)} seeds)" if len(reached) > 1 else ""
-        )
-    last = record["plain_points"][-1]
-    n_epochs = sum(stage.startswith("judge") for _, stage, _ in record["plain_points"])
-    plain = (
-        f"the plain program reached it after {record['plain_seconds']} s"
-        if record["plain_reached"]
-        else f"the plain program was stopped after {last[0]:.0f} s and {n_epochs} epochs of its judges. At "
-        f"{record['plain_epoch_seconds']} s for an epoch, and at least 21 epochs for each judge, its third stage "
-        f"cannot begin before {record['plain_seconds']:.0f} s"
-    )
+    share, data = f"{100 * record['accuracy']:.1f} %", f"{record['data'][0].upper()}{record['data'][1:]}"
+    stopped, stage_3 = record["plain_points"][-1][0], f"{record['plain_seconds']:.0f}"
+    reached = ["–" if row["reached_seconds"] is None else f"{row['reached_seconds']:.0f}" for row in record["rows"]]
+    whole = [f"{row['seconds']:.0f}" for row in record["rows"]]
+    ends = [f"{100 * row['accuracy']:.1f} %" for row in record["rows"]]
     than = "" if record["plain_reached"] else "more than "
-    ends = ", ".join(f"{100 * row['accuracy']:.1f} %" for row in record["rows"])
-    whole = ", ".join(f"{row['seconds']:.0f} s" for row in record["rows"])
-    data = f"{record['data'][0].upper()}{record['data'][1:]}"
+    lines = [
+        (f"until {share}, s", " / ".join(reached), stage_3 if record["plain_reached"] else f"> {stage_3}"),
+        ("whole fit, s", " / ".join(whole), None if record["plain_reached"] else f"stopped after {stopped:.0f}"),
+        ("accuracy at the end", " / ".join(ends), None),
+    ]
+    answer = f"{data}: the recipe is {than}{record['ratio']:.3g} times sooner at {share}."
+    shown = f"{answer}\n\n{table(('processor time', 'recipe', 'plain program'), lines)}"
+    if record["plain_reached"]:
+        return shown
     return (
-        f"{data}, until {share}: {took}; {plain}: {than}{times(record['ratio'])}. "
-        f"The whole fits took {whole} and ended at {ends}."
+        f"{shown}\n\nAn epoch of the plain program takes {record['plain_epoch_seconds']} s. Two judges of at least 21 "
+        f"epochs take {stage_3} s before stage 3."
     )
 
 
@@ -114,9 +109,9 @@ def sweep(record: Record) -> str:
     """Return the times of both ways."""
     row = record["rows"][0]
     return (
-        f"{row['n_runs']} short runs take {row['one_by_one_processor_seconds']:.0f} s of processor time one after "
-        f"another, each in a process of its own, and {row['engine_processor_seconds']:.0f} s in `holdfast sweep --jobs "
-        f"{row['processes']}`, which imports torch once in each process."
+        f"{row['n_runs']} short runs take {row['one_by_one_processor_seconds']:.0f} s of processor time if each is a "
+        f"process of its own, and {row['engine_processor_seconds']:.0f} s with `holdfast sweep --jobs "
+        f"{row['processes']}`, which imports torch once a process."
     )
 
 
@@ -182,12 +177,9 @@ def environments(record: Record) -> str:
 def boosting(record: Record) -> str:
     """Return PI in plain fits."""
     own = [row for row in record["rows"] if row.get("target")]
-    each = " and ".join(
-        f"{row['processor_ratio']:.1f} plain fits with {row['learner']} ({row['rounds']} rounds; {row['target']} are "
-        "allowed)"
-        for row in own
-    )
-    return f"`PIClassifier` takes {each}, on {record['n_rows']:,} rows × {record['n_columns']} columns and 2 folds."
+    lines = [(row["learner"], row["rounds"], f"{row['processor_ratio']:.1f}", row["target"]) for row in own]
+    answer = f"`PIClassifier` in plain fits, on {record['n_rows']:,} rows × {record['n_columns']} columns, 2 folds."
+    return f"{answer}\n\n{table(('learner', 'rounds', 'plain fits', 'allowed'), lines)}"
 
 
 def growth(record: Record) -> str:
@@ -218,8 +210,8 @@ def startup(record: Record) -> str:
     """Return what starting takes."""
     rows = {row["what"]: row["processor_seconds"] for row in record["rows"]}
     return (
-        f"{100 * record['rows'][-1]['import_share']:.0f} % of `holdfast predict` with 1,000 rows is importing. "
-        f"scikit-learn's linear models alone take {rows['import sklearn.linear_model']:.2g} s to import."
+        f"{100 * record['rows'][-1]['import_share']:.0f} % of the time of `holdfast predict` with 1,000 rows goes to "
+        f"imports. scikit-learn's linear models alone take {rows['import sklearn.linear_model']:.2g} s to import."
     )
 
 

@@ -49,14 +49,21 @@ def make_network() -> torch.nn.Module:
 
 def reference_step(X: np.ndarray, y: np.ndarray, groups: list[Group]):
     """Return the plain loop's step."""
-    rows = TensorDataset(torch.from_numpy(X), torch.from_numpy(y))
-    loaders = []
-    for group in groups:
-        subset = Subset(rows, group.rows.tolist())
-        sampler = BatchSampler(RandomSampler(subset, replacement=True, num_samples=10**8), BATCH, drop_last=True)
-        loaders.append(iter(DataLoader(subset, batch_sampler=sampler)))
     network = make_network()
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, weight_decay=1e-2)
+    rows = TensorDataset(torch.from_numpy(X), torch.from_numpy(y))
+    return plain_step(network, optimizer, rows, [group.rows for group in groups])
+
+
+def plain_step(
+    network: torch.nn.Module, optimizer: torch.optim.Optimizer, rows: TensorDataset, groups: list[np.ndarray]
+) -> Callable[[], None]:
+    """Return a step that lowers the largest loss of the groups."""
+    loaders = []
+    for group in groups:
+        subset = Subset(rows, group.tolist())
+        sampler = BatchSampler(RandomSampler(subset, replacement=True, num_samples=10**8), BATCH, drop_last=True)
+        loaders.append(iter(DataLoader(subset, batch_sampler=sampler)))
 
     def step() -> None:
         batches = [next(loader) for loader in loaders]

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from measuring import parser, ratio, rounded, write_record
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Subset, TensorDataset
+from torch.utils.data import DataLoader, Subset, TensorDataset
+from training_step import plain_step
 
 from holdfast import PIClassifier
 from holdfast.datasets import DATASETS, load_dataset
@@ -180,23 +180,13 @@ def train_plainly(
     optimizer = torch.optim.Adam(
         network.parameters(), lr=settings["learning_rate"], weight_decay=settings["weight_decay"]
     )
-    loaders = []
-    for group in groups:
-        subset = Subset(rows, group.tolist())
-        sampler = BatchSampler(RandomSampler(subset, replacement=True, num_samples=10**8), BATCH, drop_last=True)
-        loaders.append(iter(DataLoader(subset, batch_sampler=sampler)))
+    step = plain_step(network, optimizer, rows, groups)
     best, best_accuracy, n_stale = network, -1.0, 0
     times = [time.process_time()]
     for _ in range(n_epochs):
         network.train()
         for _ in range(n_steps):
-            batches = [next(loader) for loader in loaders]
-            logits = network(torch.cat([images for images, _ in batches]))
-            parts = zip(logits.split(BATCH), batches, strict=True)
-            loss = torch.stack([F.cross_entropy(part, labels) for part, (_, labels) in parts]).max()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            step()
         accuracy = float(answers(network, held_out).mean())
         n_stale += 1
         if accuracy > best_accuracy:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from holdfast.exceptions import EnvironmentsError, LabelsError, SmallGroupWarning, warn
 
 Rows = NDArray[np.intp]
 Weights = NDArray[np.float64]
+PerRow: TypeAlias = ArrayLike | None  # a value for each row: an array, a list, a column of a frame
 
+MIN_ROWS = 30  # of an environment that is to have a network of its own
 MAX_ENVIRONMENTS = 300  # 89,700 pairs of judge and judged
 
 
@@ -101,7 +103,7 @@ class Group:
         return Group(self.name, self.rows, weights if self.weights is None else weights * self.weights)
 
 
-def split_environments(environments: Any, n_rows: int) -> tuple[Environment, ...]:
+def split_environments(environments: PerRow, n_rows: int) -> tuple[Environment, ...]:
     """Turn one label for each row into environments, ordered by label.
 
     Labels are strings, integers, categories, booleans or dates; several columns are crossed. None: all rows are one.
@@ -293,7 +295,7 @@ def merge_small_environments(environments: tuple[Environment, ...], min_size: in
 
 
 def pool_small_environments(
-    environments: tuple[Environment, ...], *, min_size: int = 30, most: int = 10
+    environments: tuple[Environment, ...], *, min_size: int = MIN_ROWS, most: int = 10
 ) -> tuple[Environment, ...]:
     """Pool environments with few rows, where there are more than `most` environments, with a warning.
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Environment, Group, Partition, Rows, Weights, listed, split_environments
+from holdfast.environments import Environment, Group, Partition, PerRow, Rows, Weights, listed, split_environments
 from holdfast.exceptions import (
     AllMistakenWarning,
     ConstantJudgeWarning,
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 def partition_by_correctness(
     predictions: Mapping[str, Any] | NDArray[Any],
-    y: Any,
+    y: PerRow,
     environments: Sequence[Environment] | Any,
     *,
     sample_weight: Weights | None = None,
@@ -116,6 +116,40 @@ def weighted_mean(values: NDArray[Any], rows: Rows, sample_weight: Weights | Non
     known = ~np.isnan(values)
     weights = np.ones(int(known.sum())) if sample_weight is None else sample_weight[rows][known]
     return float(weights @ values[known] / weights.sum()) if weights.sum() > 0 else float("nan")
+
+
+def pool_judges(partitions: Sequence[Partition]) -> tuple[Partition, ...]:
+    """Return one cut of each environment by all of its judges: halves weighted by the share that is right and wrong.
+
+    There are two halves for each environment, and not for each pair. A single judge's halves stay as they are.
+
+    Examples
+    --------
+    >>> by_a = Partition("a", "c", np.array([0, 1]), np.array([2]), accuracy=2 / 3)
+    >>> by_b = Partition("b", "c", np.array([1]), np.array([0, 2]), accuracy=1 / 3)
+    >>> (cut,) = pool_judges([by_a, by_b])
+    >>> cut.judge, cut.correct.tolist(), cut.correct_weights.tolist(), cut.mistaken.tolist()
+    ('a, b', [0, 1], [0.5, 1.0], [0, 2])
+    """
+    by_judged: dict[str, list[Partition]] = {}
+    for partition in partitions:
+        by_judged.setdefault(partition.judged, []).append(partition)
+    pooled = []
+    for judged, parts in by_judged.items():
+        if len(parts) == 1:
+            pooled += parts
+            continue
+        halves = []
+        for side in (0, 1):
+            found = [part.groups()[side] for part in parts]
+            rows, places = np.unique(np.concatenate([half.rows for half in found]), return_inverse=True)
+            shares = [np.ones(len(half)) if half.weights is None else half.weights for half in found]
+            halves.append((rows, np.bincount(places, np.concatenate(shares), len(rows)) / len(parts)))
+        (correct, right), (mistaken, wrong) = halves
+        accuracy = float(np.mean([part.accuracy for part in parts]))
+        judges = listed([part.judge for part in parts], most=3)
+        pooled.append(Partition(judges, judged, correct, mistaken, right, wrong, accuracy))
+    return tuple(pooled)
 
 
 def halves_at_chance(

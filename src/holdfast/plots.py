@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from holdfast.datasets.values import Split
-from holdfast.environments import split_environments
+from holdfast.environments import PerRow, split_environments
 from holdfast.exceptions import InputError, LabelsError, ParameterError
 from holdfast.extras import require
 from holdfast.fitting.estimators import has_probabilities, last_step
+from holdfast.fitting.kinds import Estimator, Predictor, ProbabilisticClassifier
 from holdfast.metrics import exact_interval
 from holdfast.reports.correlations import correlation_maps
 from holdfast.reports.findings import effects_figure, path_figure
@@ -128,7 +129,7 @@ class AuditDisplay(_DotsDisplay):
     """
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+    def from_estimator(cls, estimator: Estimator, *, ax: Axes | None = None) -> Self:
         """Show the columns that a fitted `StableClassifier`, or a Pipeline that ends in one, found unstable.
 
         Parameters
@@ -169,7 +170,15 @@ class SiteAccuracyDisplay(_DotsDisplay):
     """
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: ArrayLike, *, environments: Any, ax: Axes | None = None) -> Self:
+    def from_estimator(
+        cls,
+        estimator: Predictor | Mapping[str, Predictor],
+        X: Any,
+        y: ArrayLike,
+        *,
+        environments: PerRow,
+        ax: Axes | None = None,
+    ) -> Self:
         """Show the accuracy of a fitted classifier, or of several, on rows they were not fitted on.
 
         Parameters
@@ -184,7 +193,7 @@ class SiteAccuracyDisplay(_DotsDisplay):
         return cls.from_predictions(y, predicted, environments=environments, ax=ax)
 
     @classmethod
-    def from_predictions(cls, y: ArrayLike, predicted: Any, *, environments: Any, ax: Axes | None = None) -> Self:
+    def from_predictions(cls, y: ArrayLike, predicted: Any, *, environments: PerRow, ax: Axes | None = None) -> Self:
         """Show the accuracy of predicted labels.
 
         Parameters
@@ -238,7 +247,14 @@ class ReliabilityDisplay(_Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: ArrayLike, *, environments: Any, n_bins: int = 10, ax: Axes | None = None
+        cls,
+        estimator: ProbabilisticClassifier,
+        X: Any,
+        y: ArrayLike,
+        *,
+        environments: PerRow,
+        n_bins: int = 10,
+        ax: Axes | None = None,
     ) -> Self:
         """Show the calibration of a fitted classifier on rows it was not fitted on.
 
@@ -268,7 +284,7 @@ class ReliabilityDisplay(_Display):
         codes: ArrayLike,
         probabilities: ArrayLike,
         *,
-        environments: Any,
+        environments: PerRow,
         n_bins: int = 10,
         title: str = "probability",
         ax: Axes | None = None,
@@ -334,7 +350,7 @@ class CautionPathDisplay(_Display):
         self.chosen = chosen
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+    def from_estimator(cls, estimator: Estimator, *, ax: Axes | None = None) -> Self:
         """Show the path of a fitted `StableClassifier`, or of a Pipeline that ends in one.
 
         Parameters
@@ -380,11 +396,11 @@ class PartitionDisplay(_Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: Estimator,
         X: Any,
         y: ArrayLike,
         *,
-        environments: Any,
+        environments: PerRow,
         attributes: Mapping[str, ArrayLike] | None = None,
         feature_names: Sequence[str] | None = None,
         ax: Axes | None = None,
@@ -432,7 +448,7 @@ class PartitionDisplay(_Display):
         ax.spines[:].set_visible(False)
 
 
-def _fitted(estimator: Any, attribute: str, display: str) -> Any:
+def _fitted(estimator: Estimator, attribute: str, display: str) -> Any:
     """Return the last step of a pipeline, which must have an attribute."""
     fitted = last_step(estimator)
     if not hasattr(fitted, attribute):

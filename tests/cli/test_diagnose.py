@@ -65,7 +65,7 @@ def test_json_has_all_of_it(holdfast, patients, tmp_path):
     assert [site["name"] for site in result["sites"]] == list(SITES)
     assert result["recommendation"]["action"] == "stable"
     assert [column["feature"] for column in result["columns"]] == ["scanner"]
-    assert result["cause"] == "other relations"
+    assert result["cause"] == "concept_shift"
     assert result["next"].startswith("holdfast fit ")
     fitted = holdfast("fit", tmp_path / "rows.csv", *OPTIONS, "--out", tmp_path / "model", "--json").json["verdict"]
     assert result["forecast"] == fitted["forecast"]

@@ -265,13 +265,22 @@ def changed_arrays(folder, change):
     put(folder, "arrays.safetensors", save_arrays(arrays))
 
 
-def far_child(array):
-    """Let the first branch of a tree lead outside."""
-    for field in ("left_child", "left"):
-        if array.dtype.names and field in array.dtype.names:
-            array[field][0] = 10**6
-            return True
-    return False
+def first_branch(fields, value):
+    """Return a change that writes a value into the first branch of a tree."""
+
+    def change(array):
+        for field in fields:
+            if array.dtype.names and field in array.dtype.names:
+                array[field][0] = value
+                return True
+        return False
+
+    return change
+
+
+far_child = first_branch(("left_child", "left"), 10**6)  # leads outside
+circle = first_branch(("left_child", "left"), 0)  # leads back to the first branch
+far_column = first_branch(("feature", "feature_idx"), 10**6)  # looks at a column that is not there
 
 
 def far_back(array):
@@ -282,26 +291,8 @@ def far_back(array):
     return False
 
 
-def circle(array):
-    """Let the first branch of a tree lead back to it."""
-    for field in ("left_child", "left"):
-        if array.dtype.names and field in array.dtype.names:
-            array[field][0] = 0
-            return True
-    return False
-
-
-def far_column(array):
-    """Let the first branch of a tree look at a column that is not there."""
-    for field in ("feature", "feature_idx"):
-        if array.dtype.names and field in array.dtype.names:
-            array[field][0] = 10**6
-            return True
-    return False
-
-
 @pytest.mark.parametrize("model", ["forest", "stages", "boosting"])
-@pytest.mark.parametrize("change", [far_child, circle, far_column])
+@pytest.mark.parametrize("change", [far_child, circle, far_column], ids=["far_child", "circle", "far_column"])
 def test_trees_stay_inside_their_memory(model, change, copy_of, canary, in_child):
     """Trees that would read outside of memory or run in circles are refused, not followed."""
     folder = copy_of(model)

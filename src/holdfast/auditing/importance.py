@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from holdfast.environments import Group, Partition
+from holdfast.environments import Group, Partition, PerRow
 from holdfast.exceptions import FeaturesError, ParameterError
 from holdfast.rows.kinds import is_frame, is_sparse, is_text
 from holdfast.seeding import RandomState, Seeding
@@ -63,7 +63,7 @@ class WordImportance:
 def relied_on(
     estimators: Mapping[str, Any],
     X: Any,
-    y: Any,
+    y: PerRow,
     *,
     features: Sequence[str] | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,

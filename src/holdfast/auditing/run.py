@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.auditing.results import Audit
-from holdfast.environments import Environment, label_array, split_environments, unique_labels
+from holdfast.environments import Environment, PerRow, label_array, split_environments, unique_labels
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 from holdfast.rows.kinds import is_text
 from holdfast.stable.columns import Columns, encode_table, encode_texts
@@ -53,7 +53,7 @@ class AuditSettings:
 def audit_data(
     X: Any,
     y: Any,
-    environments: Any,
+    environments: PerRow,
     settings: AuditSettings | None = None,
     *,
     attributes: Any = None,
@@ -118,7 +118,7 @@ def audit_columns(
     return Audit(found, names, settings.level, columns.n_columns)
 
 
-def _read_labels(y: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def _read_labels(y: PerRow, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the classes and each row's code."""
     labels = label_array(y, n_rows, what="y", error=LabelsError, example="frame['label']")
     classes, codes = unique_labels(labels, what="y", error=LabelsError)

@@ -11,9 +11,10 @@ from holdfast.cli.options import (
     LayoutOptions,
     OverwriteOption,
     TableArgument,
+    check_folder,
     option,
 )
-from holdfast.cli.terminal import command_line, print_table, print_text, say, show
+from holdfast.cli.terminal import command_line, print_table, print_text, say, show, showing_stages
 
 if TYPE_CHECKING:
     from holdfast.newsite.adapt import Adaptation
@@ -34,17 +35,14 @@ def adapt(
     learns the effects of these columns there. This needs 30 rows, better 100. If adapting does harm when a known site
     is treated as a new one, nothing is saved. The saved result contains none of the rows.
     """
-    adapted = layout.save_for_site(
-        folder,
-        table,
-        out,
-        lambda fitted, rows: fitted.adapt(rows),
-        stage=f"adapting to {table}",
-        overwrite=overwrite,
-        unless=lambda made: made.adaptation_ is None or not made.adaptation_.adapted,
-    )
-    found = adapted.adaptation_
-    assert found is not None
+    check_folder(out, overwrite=overwrite)
+    fitted, rows = layout.open_for(folder, table)
+    with showing_stages(f"adapting to {table}"):
+        adapted = fitted.adapt(rows)
+        found = adapted.adaptation_
+        assert found is not None
+        if found.adapted:
+            adapted.save(out, overwrite=overwrite)
     result = {**found.to_dict(), "out": out if found.adapted else None}
     following = command_line("holdfast", "check", folder, table)
     if found.adapted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,8 +44,10 @@ from holdfast.exceptions import ParameterError
 
 if TYPE_CHECKING:
     from holdfast.diagnosis.advice import Recommendation
+    from holdfast.diagnosis.regression import RegressionDiagnosis
     from holdfast.diagnosis.scores import ScoreDiagnosis
     from holdfast.diagnosis.values import Diagnosis
+    from holdfast.reports import Page
     from holdfast.tables.roles import TableRows
 
 
@@ -129,104 +132,73 @@ def diagnose(
     between sites, and problems of the data. Remedies are tried at the left-out sites. One is recommended, with the
     command to run next. With --score or --model nothing is fitted: an existing model is evaluated at every site.
     """
-    from holdfast.tables.diagnosis import diagnose_rows
-
     if task != "regression":
         find_estimator(estimator)  # refuses names before anything is read
     check_task(task)
     given.check(weight)
     if out is not None:
         check_file(out, overwrite=overwrite, inputs=[table], suffixes=PAGES)
-    page = f"{Path(table).name}: will the model hold at the next site?"
     settings = {"table": table, "label": columns.label, "environment": " × ".join(columns.environment)}
+    result: dict[str, Any] = {}
+    found: ScoreDiagnosis | RegressionDiagnosis | Diagnosis
     if given.score is not None or given.model is not None:
-        found_scores, following = given.diagnose(table, columns, layout, threshold=threshold, weight=weight)
-        if out is not None:
-            from holdfast.reports import score_page, write_report
-
-            write_report(score_page(found_scores, title=page, following=following, settings=settings), out)
-        values = {**found_scores.to_dict(), "out": out}
-        show(
-            str(found_scores),
-            values,
-            following=following,
-            as_json=as_json,
-            body=lambda: _print_scores(found_scores, out),
-        )
-        return
-    rows = columns.read(table, layout, weight=weight, task=task)
-    if rows.task == "regression":
-        _diagnose_numbers(rows, table, estimator, columns, weight, fits, out, page, settings, as_json=as_json)
-        return
-    with counting("fit") as step:
-        found = diagnose_rows(
-            rows,
-            estimator=estimator,
-            threshold=threshold,
-            n_jobs=fits.n_jobs,
-            random_state=fits.seed,
-            progress=step,
-        )
-    words = [*columns.words(), *(("--weight", weight) if weight else ()), "--estimator", estimator]
-    following = next_command(table, words, found.recommendation, out)
-    if out is not None:
-        from holdfast.reports import diagnosis_page, write_report
-
+        found, following = given.diagnose(table, columns, layout, threshold=threshold, weight=weight)
+    else:
+        rows = columns.read(table, layout, weight=weight, task=task)
+        with counting("fit") as step:
+            found = _fit_and_diagnose(rows, estimator, threshold, fits, step)
+        words = [*columns.words(), *(("--weight", weight) if weight else ()), "--estimator", found.estimator]
+        words += ["--task", "regression"] if rows.task == "regression" else []
+        following = _next_command(table, words, found.recommendation, out)
         settings["seed"] = str(fits.seed)
-        write_report(diagnosis_page(found, title=page, following=following, settings=settings), out)
-    result = {"n_rows": len(rows.y), "seed": fits.seed, **found.to_dict(), "out": out}
+        result = {"n_rows": len(rows.y), "seed": fits.seed}
+    if out is not None:
+        from holdfast.reports import write_report
+
+        title = f"{Path(table).name}: will the model hold at the next site?"
+        write_report(_page(found, title=title, following=following, settings=settings), out)
+    result |= {**found.to_dict(), "out": out}
     show(str(found), result, following=following, as_json=as_json, body=lambda: _print(found, out))
 
 
-def _diagnose_numbers(
-    rows: TableRows,
-    table: str,
-    estimator: str,
-    columns: ColumnOptions,
-    weight: str | None,
-    fits: FitOptions,
-    out: Path | None,
-    title: str,
-    settings: dict[str, str],
-    *,
-    as_json: bool,
-) -> None:
-    """Diagnose a model of an amount: R², RMSE and mean error at sites left out."""
-    from holdfast.diagnosis.words import say as tell
+def _fit_and_diagnose(
+    rows: TableRows, estimator: str, threshold: float | None, fits: FitOptions, step: Callable[..., None]
+) -> RegressionDiagnosis | Diagnosis:
+    from holdfast.tables.diagnosis import diagnose_rows
     from holdfast.tables.regression import diagnose_regression
 
-    with counting("fit") as step:
-        found = diagnose_regression(rows, estimator=estimator, random_state=fits.seed, progress=step)
-    words = [*columns.words(), *(("--weight", weight) if weight else ()), "--estimator", found.estimator]
-    following = next_command(table, [*words, "--task", "regression"], found.recommendation, out)
+    if rows.task == "regression":
+        return diagnose_regression(rows, estimator=estimator, random_state=fits.seed, progress=step)
+    settings: dict[str, Any] = {"n_jobs": fits.n_jobs, "random_state": fits.seed, "progress": step}
+    return diagnose_rows(rows, estimator=estimator, threshold=threshold, **settings)
+
+
+def _page(found: ScoreDiagnosis | RegressionDiagnosis | Diagnosis, **told: Any) -> Page:
+    from holdfast.diagnosis.regression import RegressionDiagnosis
+    from holdfast.diagnosis.scores import ScoreDiagnosis
+    from holdfast.reports import diagnosis_page, regression_page, score_page
+
+    if isinstance(found, ScoreDiagnosis):
+        return score_page(found, **told)
+    return regression_page(found, **told) if isinstance(found, RegressionDiagnosis) else diagnosis_page(found, **told)
+
+
+def _print(found: ScoreDiagnosis | RegressionDiagnosis | Diagnosis, out: Path | None) -> None:
+    from holdfast.diagnosis.regression import RegressionDiagnosis
+    from holdfast.diagnosis.scores import ScoreDiagnosis
+
+    if isinstance(found, ScoreDiagnosis):
+        _print_scores(found)
+    elif isinstance(found, RegressionDiagnosis):
+        _print_regression(found)
+    else:
+        _print_table(found)
     if out is not None:
-        from holdfast.reports import regression_page, write_report
-
-        settings["seed"] = str(fits.seed)
-        write_report(regression_page(found, title=title, following=following, settings=settings), out)
-    result = {"n_rows": len(rows.y), "seed": fits.seed, **found.to_dict(), "out": out}
-
-    def body() -> None:
         say("")
-        print_text(f"Why: {found.recommendation.reason}")
-        print_regression(found.new, "R², RMSE and mean error at left-out sites (95 % intervals)")
-        if found.verdict is not None:
-            say("")
-            print_text("Which columns?")
-            for line in (found.verdict.answer, *(finding.sentence for finding in found.verdict.columns)):
-                print_text(line, indent="  ")
-        say("")
-        print_text("Is the data sound?")
-        for line in [tell(problem, found.label) for problem in found.problems] or ["Nothing stands out."]:
-            print_text(line, indent="  ")
-        if out is not None:
-            say("")
-            say(f"Wrote {out}.")
-
-    show(str(found), result, following=following, as_json=as_json, body=body)
+        say(f"Wrote {out}.")
 
 
-def _print_scores(found: ScoreDiagnosis, out: Path | None) -> None:
+def _print_scores(found: ScoreDiagnosis) -> None:
     for line in found.explanation:
         say("")
         print_text(line)
@@ -243,12 +215,26 @@ def _print_scores(found: ScoreDiagnosis, out: Path | None) -> None:
     print_table(f"{found.name} at every site (95 % intervals)", header, rows[:MOST_ROWS])
     print_rest(rows)
     print_clinical(found.clinical, "Calibration and net benefit")
-    if out is not None:
+
+
+def _print_regression(found: RegressionDiagnosis) -> None:
+    from holdfast.diagnosis.words import say as tell
+
+    say("")
+    print_text(f"Why: {found.recommendation.reason}")
+    print_regression(found.new, "R², RMSE and mean error at left-out sites (95 % intervals)")
+    if found.verdict is not None:
         say("")
-        say(f"Wrote {out}.")
+        print_text("Which columns?")
+        for line in (found.verdict.answer, *(finding.sentence for finding in found.verdict.columns)):
+            print_text(line, indent="  ")
+    say("")
+    print_text("Is the data sound?")
+    for line in [tell(problem, found.label) for problem in found.problems] or ["Nothing stands out."]:
+        print_text(line, indent="  ")
 
 
-def next_command(table: str, words: list[str], advice: Recommendation, out: Path | None) -> str:
+def _next_command(table: str, words: list[str], advice: Recommendation, out: Path | None) -> str:
     """Return the command that follows from a recommendation."""
     first, *more = advice.command
     if first == "fit":
@@ -258,9 +244,7 @@ def next_command(table: str, words: list[str], advice: Recommendation, out: Path
     return command_line("holdfast", first, table, *words, *page)
 
 
-def _print(found: Diagnosis, out: Path | None) -> None:
-    from holdfast.diagnosis.answer import SHIFTS
-
+def _print_table(found: Diagnosis) -> None:
     for line in filter(None, (*found.explanation, found.recommendation.how)):
         text, is_command, command = line.partition(" `holdfast ")
         say("")
@@ -291,7 +275,7 @@ def _print(found: Diagnosis, out: Path | None) -> None:
     parts += [[site.name, *map(_interval, site.split.parts.values())] for site in found.sites]
     print_table(
         f"2. Why? Parts of the {found.loss_name} at a new site",
-        ["site", *(SHIFTS[name] for name in found.parts)],
+        ["site", *(name.replace("_", " ") for name in found.parts)],
         parts[:MOST_ROWS],
     )
     print_rest(parts)
@@ -309,9 +293,6 @@ def _print(found: Diagnosis, out: Path | None) -> None:
     print_table(title, ["change", "gain", "sites better"], [[name.replace("`", ""), *rest] for name, *rest in remedies])
     for remark in found.notes:
         print_text(in_options(f"Note: {remark.rstrip('.')}."))
-    if out is not None:
-        say("")
-        say(f"Wrote {out}.")
 
 
 def _interval(value: Any) -> str:

@@ -39,12 +39,12 @@ from holdfast.cli.terminal import (
     say,
     show,
     showing_stages,
-    verdict_values,
 )
 from holdfast.estimators.named import DEFAULT_METHOD, find_estimator
 from holdfast.exceptions import ParameterError
 
 if TYPE_CHECKING:
+    from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.roles import TableRows
 
 
@@ -104,10 +104,11 @@ def fit(
     from holdfast.diagnosis.advice import decide_early, mending_options
     from holdfast.stable.verdict import verdict_of
     from holdfast.tables.classifier import TableClassifier
+    from holdfast.tables.regression import TableRegressor
     from holdfast.tables.stages import stages_summary
 
-    settings: dict[str, Any] = {"weight": weight, "random_state": fits.seed, "n_jobs": fits.n_jobs}
-    classifier = TableClassifier(**columns.roles(), **chosen.to_dict(), **settings)
+    options: dict[str, Any] = {**columns.roles(), **chosen.to_dict(), "weight": weight, "random_state": fits.seed}
+    classifier = TableClassifier(**options, n_jobs=fits.n_jobs)
     check_task(task)
     if task != "regression":
         classifier.make_method()  # refuses names and options before anything is read
@@ -115,115 +116,74 @@ def fit(
     if report is not None:
         check_file(report, option="--report", overwrite=overwrite, suffixes=PAGES)
     rows = columns.read(table, layout, weight=weight, task=task)
-    if rows.task == "regression":
-        _fit_numbers(rows, table, columns, chosen, weight, fits, out, report, overwrite=overwrite, as_json=as_json)
-        return
-    checkpoints = out.with_name(f"{out.name}.unfinished")
-    name = f"{chosen.method} with {chosen.estimator}"
+    model = TableRegressor(**options) if rows.task == "regression" else classifier
+    if report is not None and model is not classifier:
+        raise ParameterError(
+            "--report is for classifiers. For numbers, 'holdfast diagnose --out page.html' has a page."
+        )
+    estimator, checkpoints = model.names["estimator"], out.with_name(f"{out.name}.unfinished")
+    name = f"{chosen.method} with {estimator}"
     with showing_stages(f"fitting {name} on {rows.n_rows:,} rows"):
-        with _all_ranks(chosen.estimator) as writes:
-            classifier.fit(rows, checkpoints=checkpoints)
-        if not writes:
-            return
-        for remark in classifier.notes_[len(rows.notes) :]:
+        if isinstance(model, TableClassifier):
+            with _all_ranks(estimator) as writes:
+                model.fit(rows, checkpoints=checkpoints)
+            if not writes:
+                return
+        else:
+            model.fit(rows)
+        for remark in model.notes_[len(rows.notes) :]:
             note(f"note: {remark}")
-        classifier.save(out, overwrite=overwrite)
+        model.save(out, overwrite=overwrite)
         shutil.rmtree(checkpoints, ignore_errors=True)
-    following = command_line("holdfast", "report", out, "--table", table)
-    if (new := other_table(table, rows.roles.schema.names())) or report is not None:
-        following = command_line("holdfast", "check", out, new or table)
-    if report is not None:
-        from holdfast.reports import write_report
-        from holdfast.reports.saved import table_page
-
-        with showing_stages(f"reporting {table}"):
-            told = {"table": str(table), "seed": fits.seed}
-            page_title = f"{Path(table).name}: {name}"
-            content = table_page(classifier, title=page_title, rows=rows, settings=told, following=following)
-            write_report(content, report)
-    verdict = verdict_of(classifier.method_)
-    result = {
-        **classifier.names,
-        "verdict": verdict_values(classifier.method_),
+    verdict = verdict_of(model.pipeline_[-1])
+    result: dict[str, Any] = {
+        **model.names,
+        "verdict": None if verdict is None else verdict.to_dict(),
         "advice": decide_early(rows.problems, verdict).to_dict(),
         "problems": [problem.to_dict() for problem in rows.problems],
         "seed": fits.seed,
         "n_rows": rows.n_rows,
-        "n_rows_read": len(rows.y),  # that preprocessing and verdict come from: fewer of a folder beyond the memory
         "label": columns.label,
-        "classes": [str(name) for name in classifier.classes_],
-        "columns": {column.name: column.kind for column in rows.roles.schema.columns},
-        "left_out": dict(rows.roles.schema.left_out),
-        **stages_summary(rows, classifier.method_),
         "out": out,
-        "report": report,
     }
-    if verdict is not None and not verdict.columns and verdict.is_uncertain:  # diagnose tells why
-        following = command_line("holdfast", "diagnose", table, *columns.words(), "--estimator", chosen.estimator)
-    if blocking := [problem for problem in rows.problems if problem.is_headline]:
-        words = [*columns.words(), *mending_options(blocking), "--estimator", chosen.estimator]
-        following = command_line("holdfast", "diagnose", table, *words)
-    answer = _answer(result) if verdict is None else verdict.answer
-    answer = _after_problems(rows, answer, "classifier")
+    words = [*columns.words(), *mending_options(rows.problems), "--estimator", estimator]
+    diagnosing = command_line("holdfast", "diagnose", table, *words)
+    following = command_line("holdfast", "report", out, "--table", table)
+    if (new := other_table(table, rows.roles.schema.names())) or report is not None:
+        following = command_line("holdfast", "check", out, new or table)
+    if isinstance(model, TableClassifier):
+        result |= {
+            "n_rows_read": len(rows.y),  # that preprocessing and verdict come from: fewer of a folder beyond the memory
+            "classes": [str(label) for label in model.classes_],
+            "columns": {column.name: column.kind for column in rows.roles.schema.columns},
+            "left_out": dict(rows.roles.schema.left_out),
+            **stages_summary(rows, model.method_),
+            "report": report,
+        }
+        if report is not None:
+            _write_page(model, rows, report, table, name, following, fits.seed)
+        is_uncertain = verdict is not None and not verdict.columns and verdict.is_uncertain  # diagnose tells why
+        if is_uncertain or any(problem.is_headline for problem in rows.problems):
+            following = diagnosing
+    else:
+        result["task"] = "regression"
+        following = f"{diagnosing} --task regression"
+    answer = _answer(result, len(set(map(str, rows.environments)))) if verdict is None else verdict.answer
+    answer = _after_problems(rows, answer, "model" if "task" in result else "classifier")
     remarks = () if verdict is None else verdict.remarks
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, remarks))
 
 
-def _fit_numbers(
-    rows: TableRows,
-    table: str,
-    columns: ColumnOptions,
-    chosen: MethodOptions,
-    weight: str | None,
-    fits: FitOptions,
-    out: Path,
-    report: Path | None,
-    *,
-    overwrite: bool,
-    as_json: bool,
+def _write_page(
+    model: TableClassifier, rows: TableRows, report: Path, table: str, name: str, following: str, seed: int
 ) -> None:
-    """Fit and save a model of an amount."""
-    from holdfast.diagnosis.advice import decide_early, mending_options
-    from holdfast.tables.regression import TableRegressor
+    from holdfast.reports import write_report
+    from holdfast.reports.saved import table_page
 
-    if report is not None:
-        raise ParameterError(
-            "--report is for classifiers. For numbers, 'holdfast diagnose --out page.html' has a page."
-        )
-    settings: dict[str, Any] = {"weight": weight, "random_state": fits.seed}
-    model = TableRegressor(**columns.roles(), **chosen.to_dict(), **settings)
-    with showing_stages(f"fitting {chosen.method} with {model.names['estimator']} on {len(rows.y):,} rows"):
-        model.fit(rows)
-        model.save(out, overwrite=overwrite)
-    verdict, n_sites = model.verdict_, len(set(map(str, rows.environments)))
-    answer = (
-        f"Fitted {chosen.method} with {model.names['estimator']} on {len(rows.y):,} rows of {n_sites} environments; "
-        f"{columns.label!r} is an amount."
-    )
-    result = {
-        **model.names,
-        "task": "regression",
-        "verdict": None if verdict is None else verdict.to_dict(),
-        "advice": decide_early(rows.problems, verdict).to_dict(),
-        "problems": [problem.to_dict() for problem in rows.problems],
-        "n_rows": len(rows.y),
-        "label": columns.label,
-        "seed": fits.seed,
-        "out": out,
-    }
-    words = [*columns.words(), *mending_options(rows.problems), "--estimator", model.names["estimator"]]
-    following = command_line("holdfast", "diagnose", table, *words, "--task", "regression")
-
-    def body() -> None:
-        for remark in () if verdict is None else verdict.remarks:
-            print_text(remark)
-        if verdict is not None and verdict.by_environment:
-            _print_scores(verdict.to_dict(), "R²")
-        say("")
-        say(f"Saved the model to {out}.")
-
-    answer = _after_problems(rows, answer if verdict is None else verdict.answer, "model")
-    show(answer, result, following=following, as_json=as_json, body=body)
+    with showing_stages(f"reporting {table}"):
+        told = {"table": str(table), "seed": seed}
+        title = f"{Path(table).name}: {name}"
+        write_report(table_page(model, title=title, rows=rows, settings=told, following=following), report)
 
 
 def _after_problems(rows: TableRows, answer: str, what: str) -> str:
@@ -253,13 +213,16 @@ def _all_ranks(estimator: str) -> Iterator[bool]:
         yield ranks.number == 0
 
 
-def _answer(result: dict[str, Any]) -> str:
+def _answer(result: dict[str, Any], n_environments: int) -> str:
     """Say what was fitted, where the method has no verdict."""
-    n_environments, risk = len(result["environments"]), result.get("worst_case_risk")
-    groups = f"; its risk in the worst of {len(result['groups'])} groups is {risk:.3f}" if risk is not None else ""
+    risk, more = result.get("worst_case_risk"), ""
+    if risk is not None:
+        more = f"; its risk in the worst of {len(result['groups'])} groups is {risk:.3f}"
+    elif "task" in result:
+        more = f"; {result['label']!r} is an amount"
     return (
         f"Fitted {result['method']} with {result['estimator']} on {result['n_rows']:,} rows of {n_environments} "
-        f"environment{'s' * (n_environments > 1)}{groups}."
+        f"environment{'s' * (n_environments > 1)}{more}."
     )
 
 
@@ -268,10 +231,13 @@ def _print(result: dict[str, Any], remarks: Sequence[str]) -> None:
     for remark in remarks:
         print_text(remark)
     if result["verdict"] is not None and result["verdict"]["by_environment"]:
-        _print_scores(result["verdict"], "accuracy")
+        _print_scores(result["verdict"], "R²" if "task" in result else "accuracy")
+    say("")
+    if "task" in result:
+        say(f"Saved the model to {result['out']}.")
+        return
     kinds = list(result["columns"].values())
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-    say("")
     print_text(
         f"Method: {result['method']}; estimator: {result['estimator']}; features: {counts}; "
         f"{len(result['classes'])} classes of {result['label']!r}."

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from holdfast.cli.terminal import note, showing_stages
+from holdfast.cli.terminal import note
 from holdfast.estimators.named import ESTIMATORS
 from holdfast.exceptions import HoldfastError
 from holdfast.extras import import_sklearn
@@ -43,51 +43,10 @@ EnvironmentOption = Annotated[
     list[str],
     option("--environment", "Column with the site (environment) of each row; repeat it to combine columns.", "COL"),
 ]
-PeriodOption = Annotated[
-    str | None,
-    option(
-        "--environment-by",
-        "Period that groups an environment column of dates: year, quarter, month or day.",
-        "PERIOD",
-    ),
-]
-DropOption = Annotated[list[str], option("--drop", "Column to leave out; can be repeated.", "COL")]
-TextOption = Annotated[list[str], option("--text", "Text column to split into words; can be repeated.", "COL")]
-CategoricalOption = Annotated[
-    list[str], option("--categorical", "Column of numbers that are codes of categories; can be repeated.", "COL")
-]
-MissingOption = Annotated[
-    list[str], option("--missing", "Text that means a missing value, such as '?'; can be repeated.", "TEXT")
-]
-ScaleOption = Annotated[
-    list[str],
-    option(
-        "--scale",
-        "Convert the unit of a column at a site, such as 'creatinine@Lyon=1/88.4'; can be repeated. The saved model "
-        "does the same.",
-        "RULE",
-    ),
-]
-UnlabeledOption = Annotated[
-    str, option("--missing-labels", "Rows without label or environment: stop (default) or drop.", "WHAT")
-]
-BadFileOption = Annotated[
-    str | None,
-    option(
-        "--on-bad-file",
-        "What to do with a file of a folder that is broken or has other columns: stop (default) or skip.",
-        "WHAT",
-    ),
-]
-MemoryOption = Annotated[
-    float | None,
-    option("--max-memory", "Sample the rows if the folder needs more than this many GiB (default: all memory).", "GIB"),
-]
 ESTIMATOR_NAMES = f"{', '.join(list(ESTIMATORS)[:-1])} or {list(ESTIMATORS)[-1]}."
 EstimatorOption = Annotated[str, option("--estimator", ESTIMATOR_NAMES, "NAME")]
 ReportOption = Annotated[Path | None, option("--report", "Also write an HTML report.", "FILE")]
 SeedOption = Annotated[int, option("--seed", "Random seed.", "N", min=0)]
-JobsOption = Annotated[int, option("--jobs", "Number of fits at the same time.", "N", min=1)]
 ClusterOption = Annotated[
     str | None,
     option(
@@ -160,26 +119,6 @@ class LayoutOptions:
             note(f"note: {remark}")
         return fitted, rows
 
-    def save_for_site(
-        self,
-        folder: Path,
-        table: str,
-        out: Path,
-        make: Callable[[TableClassifier, TableSource], TableClassifier],
-        *,
-        stage: str,
-        overwrite: bool,
-        unless: Callable[[TableClassifier], bool],
-    ) -> TableClassifier:
-        """Make a classifier for one site from a saved one and a table of that site, and save it."""
-        check_folder(out, overwrite=overwrite)
-        fitted, rows = self.open_for(folder, table)
-        with showing_stages(stage):
-            made = make(fitted, rows)
-            if not unless(made):
-                made.save(out, overwrite=overwrite)
-        return made
-
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnOptions:
@@ -187,18 +126,55 @@ class ColumnOptions:
 
     label: LabelOption
     environment: EnvironmentOption
-    drop: DropOption = field(default_factory=list)
-    text: TextOption = field(default_factory=list)
-    categorical: CategoricalOption = field(default_factory=list)
-    missing: MissingOption = field(default_factory=list)
-    scale: ScaleOption = field(default_factory=list)
-    missing_labels: UnlabeledOption = "stop"
-    environment_by: PeriodOption = None
+    drop: Annotated[list[str], option("--drop", "Column to leave out; can be repeated.", "COL")] = field(
+        default_factory=list
+    )
+    text: Annotated[list[str], option("--text", "Text column to split into words; can be repeated.", "COL")] = field(
+        default_factory=list
+    )
+    categorical: Annotated[
+        list[str], option("--categorical", "Column of numbers that are codes of categories; can be repeated.", "COL")
+    ] = field(default_factory=list)
+    missing: Annotated[
+        list[str], option("--missing", "Text that means a missing value, such as '?'; can be repeated.", "TEXT")
+    ] = field(default_factory=list)
+    scale: Annotated[
+        list[str],
+        option(
+            "--scale",
+            "Convert the unit of a column at a site, such as 'creatinine@Lyon=1/88.4'; can be repeated. The saved "
+            "model does the same.",
+            "RULE",
+        ),
+    ] = field(default_factory=list)
+    missing_labels: Annotated[
+        str, option("--missing-labels", "Rows without label or environment: stop (default) or drop.", "WHAT")
+    ] = "stop"
+    environment_by: Annotated[
+        str | None,
+        option(
+            "--environment-by",
+            "Period that groups an environment column of dates: year, quarter, month or day.",
+            "PERIOD",
+        ),
+    ] = None
     subjects: Annotated[
         str | None, option("--subjects", "Column with the patient, or another unit, whose rows stay together.", "COL")
     ] = None
-    on_bad_file: BadFileOption = None
-    max_memory: MemoryOption = None
+    on_bad_file: Annotated[
+        str | None,
+        option(
+            "--on-bad-file",
+            "What to do with a file of a folder that is broken or has other columns: stop (default) or skip.",
+            "WHAT",
+        ),
+    ] = None
+    max_memory: Annotated[
+        float | None,
+        option(
+            "--max-memory", "Sample the rows if the folder needs more than this many GiB (default: all memory).", "GIB"
+        ),
+    ] = None
 
     def roles(self) -> dict[str, Any]:
         """Return what the columns are, as parameters of `TableOptions` and `TableClassifier`."""
@@ -248,7 +224,7 @@ class FitOptions:
     """How often and with what randomness something is fitted."""
 
     seed: SeedOption = 0
-    jobs: JobsOption = 1
+    jobs: Annotated[int, option("--jobs", "Number of fits at the same time.", "N", min=1)] = 1
     cluster: ClusterOption = None
 
     @property

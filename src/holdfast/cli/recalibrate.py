@@ -11,9 +11,10 @@ from holdfast.cli.options import (
     LayoutOptions,
     OverwriteOption,
     TableArgument,
+    check_folder,
     option,
 )
-from holdfast.cli.terminal import command_line, print_table, say, show
+from holdfast.cli.terminal import command_line, print_table, say, show, showing_stages
 
 
 def recalibrate(
@@ -33,17 +34,14 @@ def recalibrate(
     at the site, which no correction can repair, nothing is saved. The saved result contains the coefficients and none
     of the rows. Rows without a label only count for the size of the site.
     """
-    corrected = layout.save_for_site(
-        folder,
-        table,
-        out,
-        lambda fitted, rows: fitted.recalibrate(rows),
-        stage=f"recalibrating with {table}",
-        overwrite=overwrite,
-        unless=lambda made: made.recalibration_ is None or made.recalibration_.is_reversed,
-    )
-    found = corrected.recalibration_
-    assert found is not None
+    check_folder(out, overwrite=overwrite)
+    fitted, rows = layout.open_for(folder, table)
+    with showing_stages(f"recalibrating with {table}"):
+        corrected = fitted.recalibrate(rows)
+        found = corrected.recalibration_
+        assert found is not None
+        if not found.is_reversed:
+            corrected.save(out, overwrite=overwrite)
     classes = [str(label) for label in corrected.classes_]
     result = {**found.to_dict(), "classes": classes, "out": None if found.is_reversed else out}
     following = command_line("holdfast", "evaluate", out, "MORE-LABELED.csv")

@@ -24,13 +24,13 @@ from holdfast.metrics import Interval
 if TYPE_CHECKING:
     from holdfast.diagnosis.soundness import Problem
     from holdfast.diagnosis.values import Diagnosis, Later, OddSite, Remedy, SiteDiagnosis
+    from holdfast.stable.verdict import Verdict
 
 
-SHIFTS = {"other patients": "covariate shift", "other rates": "label shift", "other relations": "concept shift"}
 REASONS = {  # parts of the loss in words
-    "other patients": "the features are distributed differently there (covariate shift)",
-    "other rates": "classes are more or less frequent there (label shift)",
-    "other relations": "effects of columns differ there (concept shift)",
+    "covariate_shift": "the features are distributed differently there (covariate shift)",
+    "label_shift": "classes are more or less frequent there (label shift)",
+    "concept_shift": "effects of columns differ there (concept shift)",
 }
 RECALIBRATE = (
     "With the fitted model, at the new site (labeled rows in LABELED.csv, the others in NEW.csv): "
@@ -369,7 +369,9 @@ def _gained(found: Diagnosis, remedy: Remedy) -> str:
 
 def _advise_stable(found: Diagnosis) -> Recommendation:
     """Recommend the stable classifier, with what it costs and saves, and what it gained where it was tried."""
-    names = tuple(finding.feature for finding in found.verdict.acted_on)
+    verdict = found.verdict
+    assert verdict is not None
+    names = tuple(finding.feature for finding in verdict.acted_on)
     effects = _verb(names, "a column whose effect differs", "columns whose effects differ")
     tried = next((remedy for remedy in found.remedies if remedy.action == "stable"), None)
     gained = _gained(found, tried) if tried is not None and tried.is_sure else ""
@@ -380,20 +382,20 @@ def _advise_stable(found: Diagnosis) -> Recommendation:
         sure = "Confidence: low, because with two sites the stable classifier cannot be tried at a left-out site."
     elif tried.is_sure:
         sure = _sureness(found, tried)
-    elif found.verdict.price.value > max(found.verdict.gain):
+    elif verdict.price.value > max(verdict.gain):
         sure = "Confidence: low, because it costs more than it saves. With `--caution 0` the ordinary model is kept."
     else:
         sure = "Confidence: low, because there was no gain at left-out sites. It protects against larger changes."
     return Recommendation(
         "stable",
         f"Use the stable classifier, which relies less on {_quoted(names)}, {effects} between sites.",
-        f"The stable classifier {say_price(found.verdict)}. {gained}".rstrip(),
+        f"The stable classifier {say_price(verdict)}. {gained}".rstrip(),
         sure,
         names,
     )
 
 
-def say_price(verdict: Any) -> str:
+def say_price(verdict: Verdict) -> str:
     """Say what the stable classifier costs and saves, as a predicate."""
     if verdict.auroc:
         known, gone, turned = verdict.auroc.values()
@@ -402,9 +404,9 @@ def say_price(verdict: Any) -> str:
             f"{gone.fitted:.2f} instead of {gone.ordinary:.2f} if the effect vanishes, and of {turned.fitted:.2f} "
             f"instead of {turned.ordinary:.2f} if it reverses"
         )
-    vanished, turned = (_points(gain) for gain in verdict.gain)
+    vanished, reverses = (_points(gain) for gain in verdict.gain)
     costs = f"costs {in_points(verdict.price)} of accuracy" if verdict.price.value >= 0.0005 else "costs no accuracy"
-    return f"{costs} at sites like these, and saves {vanished} if the effect vanishes and {turned} if it reverses"
+    return f"{costs} at sites like these, and saves {vanished} if the effect vanishes and {reverses} if it reverses"
 
 
 def _points(value: float) -> str:

@@ -16,7 +16,7 @@ from scipy import optimize, special
 
 from holdfast.diagnosis.curves import ClinicalCurves, clinical_curves, treatment_benefits
 from holdfast.diagnosis.pooling import UNKNOWN, Estimate, Pooled, Scale, make_estimate, pool_sites
-from holdfast.environments import Environment, split_environments
+from holdfast.environments import Environment, PerRow, split_environments
 from holdfast.exceptions import InputError, LabelsError, ParameterError
 from holdfast.fitting.newton import fit_logistic
 from holdfast.rows.reading import read_weights
@@ -121,11 +121,11 @@ class ClinicalReport:
 def clinical_report(
     events: ArrayLike,
     risks: ArrayLike,
-    environments: Any,
+    environments: PerRow,
     *,
     event: str = "1",
     threshold: float | None = None,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: PerRow = None,
 ) -> ClinicalReport:
     """Measure stated risks at every site, and pool the sites.
 
@@ -171,10 +171,10 @@ def clinical_report(
     cut = float(np.average(y, weights=w)) if threshold is None else threshold
     if not 0 < cut < 1:
         raise ParameterError(f"threshold must be between 0 and 1. Got {cut:g} instead.")
-    environments = split_environments(environments, len(y))
-    sites = tuple(_measure(y, p, w, site, cut) for site in environments)
+    split = split_environments(environments, len(y))
+    sites = tuple(_measure(y, p, w, site, cut) for site in split)
     pooled = [pool_sites(name, [getattr(site, name) for site in sites], scale) for name, scale in MEASURES.items()]
-    curves = clinical_curves(y, np.clip(p, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY), environments, w)
+    curves = clinical_curves(y, np.clip(p, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY), split, w)
     return ClinicalReport(event, cut, sites, tuple(found for found in pooled if found is not None), curves)
 
 

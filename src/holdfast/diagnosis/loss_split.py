@@ -3,22 +3,23 @@
 The new site's rows differ from the known ones' by a density ratio q(x, y) / p(x, y). Its logarithm is fitted as
 a(x) + b(y), with a logistic regression that tells the two apart:
 
-* b, *other rates*: classes are more or less frequent than the patients' columns explain. It alone under label shift.
-* a, *other patients*: rows of a class look different. It alone under covariate shift.
-* what no such sum explains is an interaction of x and y: *other relations*. P(y | x) changes by more than its rates.
+* b, *label shift*: classes are more or less frequent than the columns explain.
+* a, *covariate shift*: rows of a class look different.
+* what no such sum explains is an interaction of x and y, *concept shift*: P(y | x) changes by more than its rates.
 
-Known rows, with their out-of-fold losses, are weighted by exp(b), by exp(a) and by both. The parts of rates and
-patients are means over both orders; relations are the rest. Weights come from rows of other folds and are clipped.
-Intervals are a Bayesian bootstrap over the rows of both sides, in which the ratio is fitted again by one Newton step;
-they are conditional on the classifier.
+Known rows, with their out-of-fold losses, are weighted by exp(b), by exp(a) and by both. The parts of label and
+covariate shift are means over both orders; concept shift is the rest. Weights come from rows of other folds and are
+clipped. Intervals are a Bayesian bootstrap over the rows of both sides, in which the ratio is fitted again by one
+Newton step; they are conditional on the classifier.
 
 Where hardly any known row resembles those of the new site, no weights make them alike in every column. Rows are then
 compared by the classifier's scores alone, which are what its loss depends on: a change of a column that the classifier
-takes for the same risk then counts as another relation.
+takes for the same risk then counts as concept shift.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,7 @@ from holdfast.metrics import Interval
 from holdfast.stable.design import QUANTITY
 
 Array = NDArray[np.float64]
+PARTS = ("covariate_shift", "label_shift", "concept_shift")
 N_DRAWS = 200  # of the bootstrap
 N_FOLDS = 3  # weights of a row come from rows of other folds
 MOST_ROWS = 20_000  # known rows that are looked at
@@ -57,32 +59,13 @@ class LossSplit:
 
     known: float  # mean loss at the known sites, out of fold
     new: float  # mean loss at the new site
-    patients: Interval
-    rates: Interval
-    relations: Interval
+    parts: Mapping[str, Interval]  # by covariate, label and concept shift
     n_alike: float  # effective number of known rows after weighting (Kish)
     by_score: bool  # whether rows were compared by scores alone, because too few are alike in their columns
 
-    @property
-    def parts(self) -> dict[str, Interval]:
-        """The parts by name."""
-        return {"other patients": self.patients, "other rates": self.rates, "other relations": self.relations}
 
-
-def split_loss(
-    known: Losses,
-    new: Losses,
-    *,
-    generator: np.random.Generator,
-) -> LossSplit:
-    """Split the difference of two mean losses.
-
-    Parameters
-    ----------
-    known, new : Losses
-    generator : numpy Generator
-        For the folds and the bootstrap.
-    """
+def split_loss(known: Losses, new: Losses, *, generator: np.random.Generator) -> LossSplit:
+    """Split the difference of two mean losses; the generator deals the folds and draws the bootstrap."""
     if len(known.y) > MOST_ROWS:
         known = known.take(generator.permutation(len(known.y))[:MOST_ROWS])
     seed = generator.integers(2**32)
@@ -164,21 +147,21 @@ def _parts(
     alike = by_class(weights * losses) / np.where(present, by_class(weights), 1.0)
     new_shares = np.stack([new_draws[:, new.y == code].sum(axis=1) for code in range(n_classes)], axis=1) * present
     before = _mean(plain, shares)
-    only_rates = _mean(plain, shares * np.exp(log_b))
-    only_patients = _mean(alike, by_class(weights))
+    only_labels = _mean(plain, shares * np.exp(log_b))
+    only_covariates = _mean(alike, by_class(weights))
     both = _mean(alike, new_shares)  # the classes' shares are known exactly: no ratio is needed for them
     after = (new_draws * new.losses).mean(axis=1)
-    rates = ((only_rates - before) + (both - only_patients)) / 2
-    patients = ((only_patients - before) + (both - only_rates)) / 2
-    parts = np.column_stack([patients, rates, after - both])
+    labels = ((only_labels - before) + (both - only_covariates)) / 2
+    covariates = ((only_covariates - before) + (both - only_labels)) / 2
+    parts = np.column_stack([covariates, labels, after - both])
     total = weights[0] * (new_shares[0] / np.maximum(by_class(weights)[0], 1e-300))[y]
     spread = parts[1:].std(axis=0)
-    intervals = [
-        Interval(float(value), float(value - 1.96 * error), float(value + 1.96 * error))
-        for value, error in zip(parts[0], spread, strict=True)
-    ]
+    intervals = {
+        name: Interval(float(value), float(value - 1.96 * error), float(value + 1.96 * error))
+        for name, value, error in zip(PARTS, parts[0], spread, strict=True)
+    }
     n_alike = float(total.sum() ** 2 / max((total**2).sum(), 1e-300))
-    return LossSplit(float(before[0]), float(after[0]), intervals[0], intervals[1], intervals[2], n_alike, by_score)
+    return LossSplit(float(before[0]), float(after[0]), intervals, n_alike, by_score)
 
 
 def _mean(values: Array, shares: Array) -> Array:

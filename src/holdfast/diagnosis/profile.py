@@ -12,8 +12,8 @@ import numpy as np
 from holdfast.diagnosis.soundness import Problem, check_table
 from holdfast.diagnosis.soundness.table import FEW_VALUES, MOST_COLUMNS
 from holdfast.diagnosis.words import check_line, say, written
-from holdfast.environments import split_environments
-from holdfast.rows.kinds import is_frame
+from holdfast.environments import PerRow, split_environments
+from holdfast.rows.kinds import is_frame, is_sparse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +93,7 @@ class Profile:
         return tuple(dict.fromkeys(say(p, self.label) for p in self.problems if p.column in columns))
 
 
-def profile_columns(X: Any, environments: Any, names: Sequence[str] | None = None) -> Profile | None:
+def profile_columns(X: Any, environments: PerRow, names: Sequence[str] | None = None) -> Profile | None:
     """Describe every column of a frame or a 2-d array, whose columns have `names`, at every site.
 
     None for texts, images and arrays of many columns.
@@ -110,7 +110,7 @@ def profile_columns(X: Any, environments: Any, names: Sequence[str] | None = Non
 
 
 def describe_columns(
-    frame: pd.DataFrame, environments: Any, problems: Sequence[Problem], label: str = "label"
+    frame: pd.DataFrame, environments: PerRow, problems: Sequence[Problem], label: str = "label"
 ) -> Profile:
     """Describe every column of a frame at every site, next to what was found in it."""
     sites = split_environments(environments, len(frame))
@@ -127,7 +127,7 @@ def _read_frame(X: Any, names: Sequence[str] | None) -> pd.DataFrame | None:
 
     if is_frame(X):
         return pd.DataFrame(nw.from_native(X, eager_only=True).to_pandas())
-    if hasattr(X, "toarray") or getattr(X, "ndim", 0) != 2 or X.shape[1] > MOST_UNNAMED or X.dtype.kind not in "biuf":
+    if is_sparse(X) or getattr(X, "ndim", 0) != 2 or X.shape[1] > MOST_UNNAMED or X.dtype.kind not in "biuf":
         return None
     array = np.asarray(X)
     labels = [f"x{column}" for column in range(array.shape[1])] if names is None else [str(name) for name in names]

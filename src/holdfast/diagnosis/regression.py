@@ -20,7 +20,7 @@ from holdfast.diagnosis.answer import advise_repair
 from holdfast.diagnosis.pooling import UNKNOWN, Estimate, Pooled, Scale, make_estimate, pool_sites
 from holdfast.diagnosis.soundness import Problem
 from holdfast.diagnosis.words import headline, say
-from holdfast.environments import listed, split_environments
+from holdfast.environments import PerRow, listed, split_environments
 from holdfast.exceptions import InputError
 from holdfast.metrics import Interval
 from holdfast.stable.notebook import html_card
@@ -75,7 +75,7 @@ class RegressionReport:
         return asdict(self)
 
 
-def regression_report(y: ArrayLike, predicted: ArrayLike, environments: Any) -> RegressionReport:
+def regression_report(y: ArrayLike, predicted: ArrayLike, environments: PerRow) -> RegressionReport:
     """Measure predictions of a number at every site, and pool the sites.
 
     Parameters
@@ -212,7 +212,7 @@ def judge_regression(
     y: Floats,
     new: Floats,
     known: Floats,
-    environments: Any,
+    environments: PerRow,
     *,
     estimator: str,
     label: str,
@@ -220,17 +220,7 @@ def judge_regression(
     verdict: RegressionVerdict | None = None,
     problems: Sequence[Problem] = (),
 ) -> RegressionDiagnosis:
-    """Say what predictions at sites left out (`new`), and with rows of the site (`known`), mean.
-
-    Parameters
-    ----------
-    y, new, known : arrays of shape (n_rows,)
-    environments : labels of shape (n_rows,)
-    estimator, label : str
-    notes : sequence of str
-    verdict : RegressionVerdict, optional
-    problems : sequence of Problem
-    """
+    """Say what predictions at sites left out (`new`), and with rows of the site (`known`), mean."""
     sites = split_environments(environments, len(y))
     at_new, at_known = (regression_report(y, predicted, environments) for predicted in (new, known))
     ratios, worse, shifted = [], [], []

@@ -19,7 +19,7 @@ from holdfast.diagnosis.words import headline, say
 from holdfast.metrics import Interval
 from holdfast.stable.findings import Finding
 from holdfast.stable.notebook import html_card
-from holdfast.stable.verdict import RARE
+from holdfast.stable.verdict import RARE, Verdict
 
 AS_USUAL = 0.01  # accuracy above always predicting the most frequent class that is as good as none
 SAME_RATES = 0.25  # log-odds of a class that differ by less between sites: it is as frequent everywhere
@@ -125,7 +125,7 @@ class Diagnosis:
     forecast : Interval or None
         Accuracy to expect at the next site (95 %) of the classifier that `fit` makes by default: that of the verdict.
     parts : mapping of str to Interval
-        The loss at new sites minus that at known ones: other patients, other rates, other relations; mean over sites.
+        The loss at new sites minus that at known ones, by covariate, label and concept shift; mean over sites.
     findings : tuple of Finding
         The columns whose relation with the label changes between sites.
     profile : Profile
@@ -157,7 +157,7 @@ class Diagnosis:
     tokens: Mapping[str, tuple[str, ...]]
     remedies: tuple[Remedy, ...]
     recommendation: Recommendation
-    verdict: Any = None
+    verdict: Verdict | None = None
     notes: tuple[str, ...] = ()
     label: str = "label"  # the name of what is predicted
     later: Later | None = None
@@ -251,7 +251,7 @@ class Diagnosis:
         shares = np.array([list(site.shares.values()) for site in self.sites])
         odds = np.log(np.clip(shares, 1e-4, None) / np.clip(1 - shares, 1e-4, None))
         alike = bool((np.ptp(odds, axis=0) < SAME_RATES).all())
-        names = [name for name in self.parts if not (alike and name == "other rates")]
+        names = [name for name in self.parts if not (alike and name == "label_shift")]
         name = max(names, key=lambda part: self.parts[part].value)
         return name if self.parts[name].low > 0 else None
 

@@ -7,8 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from holdfast.environments import PerRow
 from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.group_dro import known_groups, large_groups
+from holdfast.fitting.kinds import Estimator
 from holdfast.interpolation.worst_case import minimize_mixture_risk
 from holdfast.seeding import RandomState, Seeding
 
@@ -42,7 +44,7 @@ class BalancedClassifier(MethodClassifier):
 
     __metadata_request__fit = {"group_labels": True}  # scikit-learn reads this
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     selection: str | None = None
     min_group_size: int = 1
@@ -51,20 +53,22 @@ class BalancedClassifier(MethodClassifier):
     def fit(
         self,
         X: Any,
-        y: Any = None,
+        y: PerRow = None,
         *,
-        environments: Any = None,
-        group_labels: Any = None,
-        sample_weight: Any = None,
+        environments: PerRow = None,
+        group_labels: PerRow = None,
+        sample_weight: PerRow = None,
         validation: Any = None,
     ) -> Self:
         """Fit on the groups, environment × label or as given by `group_labels`."""
         training = self._read_training(X, y, environments, sample_weight=sample_weight, group_labels=group_labels)
         training, held_out = self._take_validation(training, validation)
+        estimator = self._coded_estimator(training)
+        self._check_network(estimator, held_out)
         groups = known_groups(training, self.classes_)
         self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
         fitted = minimize_mixture_risk(
-            self._coded_estimator(training),
+            estimator,
             training,
             self.groups_,
             np.full(len(self.groups_), 1.0 / len(self.groups_)),

@@ -20,6 +20,7 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 from holdfast.environments import (
     Environment,
     Group,
+    PerRow,
     check_pairs,
     is_lazy,
     merge_small_environments,
@@ -49,6 +50,7 @@ from holdfast.rows.kinds import (
     allows_nan,
     count_rows,
     holds_items,
+    is_few_pictures,
     is_float,
     is_frame,
     is_text,
@@ -61,6 +63,7 @@ from holdfast.rows.reading import (
     hold_out,
     is_share,
     known_codes,
+    no_labels,
     read_column,
     read_folds,
     read_groups,
@@ -73,11 +76,12 @@ from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import RandomState, Seeding
 
 if TYPE_CHECKING:
+    from holdfast.newsite.adapt import Adaptation
     from holdfast.stable.verdict import Verdict
 
 
 def _estimator_has(name: str) -> Any:
-    def check(self: Any) -> bool:
+    def check(self: MethodEstimator) -> bool:
         inner = getattr(self, "estimator_", None)
         return hasattr(self.estimator if inner is None else inner, name) or (inner is None and self.estimator is None)
 
@@ -89,19 +93,19 @@ class MethodEstimator(BaseEstimator):
 
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this, with what subclasses add
 
-    estimator: Any  # the user's, or None
+    estimator: Estimator | None  # the user's
     estimator_: Any  # fitted; what it can do beside `predict` depends on the user's
     min_group_size: int = 5
     random_state: RandomState
     _judges: ClassVar[bool] = False  # whether environments judge one another, every pair of them
     _validation_metric: ClassVar[str]  # of sklearn.metrics
-    adaptation_: Any  # to a new site: `holdfast.newsite.adapt.Adaptation`
+    adaptation_: Adaptation  # to a new site
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return the estimator used when none is given."""
         raise NotImplementedError
 
-    def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _read_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Return the targets as the stages want them."""
         raise NotImplementedError
 
@@ -112,28 +116,24 @@ class MethodEstimator(BaseEstimator):
     def _read_training(
         self,
         X: Any,
-        y: Any,
-        environments: Any = None,
+        y: PerRow,
+        environments: PerRow = None,
         *,
-        sample_weight: Any = None,
-        group_labels: Any = None,
-        folds: Any = None,
+        sample_weight: PerRow = None,
+        group_labels: PerRow = None,
+        folds: PerRow = None,
     ) -> TrainingRows:
         """Check everything that `fit` was handed, and set what scikit-learn expects to be set."""
         X, y, environments = self._read_items(X, y, environments)
         if y is None:
-            raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
+            raise no_labels(self, X)
         for name in [name for name in vars(self) if name.endswith("_")]:  # nothing of an earlier fit stays
             delattr(self, name)
         warn_of_other_order(X, y=y, environments=environments, sample_weight=sample_weight)
         X = self._check_rows(X, reset=True)
         n_rows = count_rows(X)
         targets = self._read_targets(y, n_rows)
-        split = merge_small_environments(split_environments(environments, n_rows), self.min_group_size)
-        if self._judges:
-            if is_network(self._base_estimator(X)):
-                split = pool_small_environments(split)
-            check_pairs(split)
+        split = self._split(X, environments, n_rows)
         self.environments_ = _as_array([environment.label for environment in split])
         return TrainingRows(
             X,
@@ -145,7 +145,7 @@ class MethodEstimator(BaseEstimator):
             getattr(self, "feature_names_in_", None),
         )
 
-    def _read_items(self, X: Any, y: Any, environments: Any = None) -> tuple[Any, Any, Any]:
+    def _read_items(self, X: Any, y: PerRow, environments: PerRow = None) -> tuple[Any, Any, Any]:
         """Return rows, labels and environments: those of a Dataset or dict are taken out of its items."""
         if not holds_items(X):
             return X, y, environments
@@ -157,6 +157,21 @@ class MethodEstimator(BaseEstimator):
         network = network_in(inner)
         n_workers = 0 if network is None else network.options_for("data").get("n_workers", 0)
         return read_items(X, y, environments, n_workers=n_workers)
+
+    def _check_network(self, estimator: Any, validation: ValidationRows | None) -> None:
+        """Refuse what the training of a network would refuse, before it begins."""
+        network = network_in(estimator)
+        if network is not None:
+            network.check_training(selection=getattr(self, "selection", None), validation=validation)
+
+    def _split(self, X: Any, environments: Any, n_rows: int) -> tuple[Environment, ...]:
+        """Return the environments, those with few rows merged or pooled."""
+        split = merge_small_environments(split_environments(environments, n_rows), self.min_group_size)
+        if self._judges:
+            if is_network(self._base_estimator(X)):
+                split = pool_small_environments(split)
+            check_pairs(split)
+        return split
 
     def _read_validation(self, validation: Any) -> ValidationRows | None:
         """Return validation rows with class codes and group labels, checked like the training rows."""
@@ -172,13 +187,16 @@ class MethodEstimator(BaseEstimator):
             raise LabelsError(f"validation has {len(y)} labels for {n_rows} rows. Pass one label for each row.")
         return ValidationRows(X, y, None if groups is None else np.asarray(groups))
 
-    def _take_validation(self, training: TrainingRows, validation: Any) -> tuple[TrainingRows, ValidationRows | None]:
+    def _take_validation(
+        self, training: TrainingRows, validation: Any, together: Any = None
+    ) -> tuple[TrainingRows, ValidationRows | None]:
         """Return training and validation rows; a share is held out of every environment and label."""
         if not is_share(validation):
             return training, self._read_validation(validation)
-        if training.folds is not None:
+        if training.folds is not None or together is not None:
+            what = "share a fold" if together is None else "belong to one subject"
             raise ParameterError(
-                f"validation={validation!r} could part rows that share a fold. Pass rows instead: validation=(X, y)."
+                f"validation={validation!r} could part rows that {what}. Pass rows instead: validation=(X, y)."
             )
         strata = [training.environment_codes, *([training.y] if is_classifier(self) else [])]
         kept, held = hold_out(float(validation), strata, Seeding(self.random_state))
@@ -187,6 +205,8 @@ class MethodEstimator(BaseEstimator):
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Return X checked: texts and the frames of pipelines as they are, all else as array or sparse matrix."""
+        if not reset and is_few_pictures(X) and X.shape[1] == getattr(self, "n_features_in_", None):
+            return X
         if library_of(X) == "pyarrow" and hasattr(X, "to_pandas"):
             X = X.to_pandas()
         inner = self._base_estimator(X)
@@ -206,7 +226,7 @@ class MethodEstimator(BaseEstimator):
             return list(X)
         if is_frame(X) and needs_frame(inner, X):
             return self._check_frame(X, reset=reset)
-        with as_ours(FeaturesError):
+        with as_ours(FeaturesError, X if is_network(inner) else None):
             if is_lazy(X) and isinstance(inner, Network):  # a network takes such rows a batch at a time
                 _check_n_features(self, X, reset=reset)
                 return X
@@ -285,7 +305,7 @@ class MethodEstimator(BaseEstimator):
     ) -> Solution:
         """Minimize the worst-case risk over groups; the settings are our parameters, except for those in `changed`."""
         settings = SolverSettings(**{f.name: getattr(self, f.name) for f in fields(SolverSettings)} | changed)
-        n_classes = len(self.classes_) if hasattr(self, "classes_") else None
+        n_classes = len(self.classes_) if is_classifier(self) else None
         return minimize_worst_case_risk(
             estimator, training, groups, settings, seeding, n_classes=n_classes, validation=validation
         )
@@ -327,7 +347,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
 
     if TYPE_CHECKING:  # what every method takes, beside parameters of its own
 
-        def __init__(self, estimator: Any = None, *, random_state: Any = None, **options: Any) -> None: ...
+        def __init__(self, estimator: Estimator | None = None, *, random_state: Any = None, **options: Any) -> None: ...
 
         fit: Any
         verdict_: Verdict  # of methods that have one, see `verdict_of`
@@ -338,7 +358,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
 
         return scaled(X, ("logistic", LogisticRegression(max_iter=1000)))
 
-    def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _read_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Set `classes_` and return the class codes."""
         self.classes_, codes = read_labels(y, n_rows)
         return codes
@@ -353,7 +373,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
         X = self._check_rows(X, reset=False)
         return self.classes_[predicted_codes(self.estimator_, X)]
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: PerRow = None, sample_weight: PerRow = None) -> float:
         """Return the accuracy; y may be left out where X is a dict or Dataset with labels."""
         if y is None and holds_items(X):
             from holdfast.neural.sources import labeled_items
@@ -369,7 +389,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
         return code_probabilities(self.estimator_, X, len(self.classes_))
 
     @available_if(_estimator_has("predict_proba"))
-    def recalibrate(self, X: Any, y: Any, *, n_rows_of_site: int | None = None) -> Self:
+    def recalibrate(self, X: Any, y: PerRow, *, n_rows_of_site: int | None = None) -> Self:
         """Return a copy with probabilities that are corrected for one site, by labeled rows of that site.
 
         Parameters
@@ -412,7 +432,7 @@ class MethodRegressor(RegressorMixin, MethodEstimator):
 
         return scaled(X, ("ridge", Ridge()))
 
-    def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _read_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Return the targets as floats."""
         with as_ours(LabelsError):
             targets = np.asarray(read_column(y), dtype=np.float64)
@@ -472,7 +492,7 @@ def warn_single_environment(environments: Sequence[Environment], method: str) ->
 
 
 def fit_erm(
-    estimator: Any,
+    estimator: Estimator,
     training: TrainingRows,
     seeding: Seeding,
     *,

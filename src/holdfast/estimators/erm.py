@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
+from holdfast.environments import PerRow
 from holdfast.estimators.base import MethodClassifier, check_choice, fit_erm
+from holdfast.fitting.kinds import Estimator
 from holdfast.seeding import RandomState, Seeding
 
 
@@ -41,14 +43,20 @@ class ERMClassifier(MethodClassifier):
     0.5
     """
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     weighting: Literal["pooled", "environments"] = "pooled"
     selection: str | None = None
     random_state: RandomState = None
 
     def fit(
-        self, X: Any, y: Any = None, *, environments: Any = None, sample_weight: Any = None, validation: Any = None
+        self,
+        X: Any,
+        y: PerRow = None,
+        *,
+        environments: PerRow = None,
+        sample_weight: PerRow = None,
+        validation: Any = None,
     ) -> Self:
         """Fit on all rows.
 
@@ -62,8 +70,10 @@ class ERMClassifier(MethodClassifier):
         check_choice(self, "weighting", ("pooled", "environments"))
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         training, held_out = self._take_validation(training, validation)
+        estimator = self._coded_estimator(training)
+        self._check_network(estimator, held_out)
         fitted = fit_erm(
-            self._coded_estimator(training),
+            estimator,
             training,
             Seeding(self.random_state),
             weighting=self.weighting,

@@ -9,11 +9,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Group, cross_groups, label_array, listed, unique_labels
+from holdfast.environments import Group, PerRow, cross_groups, label_array, listed, unique_labels
 from holdfast.estimators.base import MethodClassifier, check_choice
 from holdfast.exceptions import EnvironmentsError, ParameterError, SmallGroupWarning, warn
+from holdfast.fitting.kinds import Estimator
 from holdfast.rows.reading import is_share
-from holdfast.rows.training import TrainingRows
+from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import RandomState, Seeding
 
 
@@ -28,7 +29,7 @@ def known_groups(training: TrainingRows, classes: NDArray[Any]) -> tuple[Group, 
     )
 
 
-def agreement_groups(training: TrainingRows, classes: NDArray[Any], attribute: Any) -> tuple[Group, ...]:
+def agreement_groups(training: TrainingRows, classes: NDArray[Any], attribute: PerRow) -> tuple[Group, ...]:
     """Return environment × (attribute equals the label): the oracle as the authors' code has it."""
     values = _attribute(attribute, training.n_rows)
     agrees = np.array([str(value) == str(classes[code]) for value, code in zip(values, training.y, strict=True)])
@@ -44,7 +45,7 @@ def agreement_groups(training: TrainingRows, classes: NDArray[Any], attribute: A
     )
 
 
-def attribute_groups(training: TrainingRows, classes: NDArray[Any], attribute: Any) -> tuple[Group, ...]:
+def attribute_groups(training: TrainingRows, classes: NDArray[Any], attribute: PerRow) -> tuple[Group, ...]:
     """Return label × attribute: the oracle as the paper's text has it."""
     values, codes = unique_labels(_attribute(attribute, training.n_rows), what="attribute", error=EnvironmentsError)
     return cross_groups(
@@ -65,7 +66,7 @@ def large_groups(groups: Sequence[Group], min_group_size: int) -> tuple[Group, .
     return kept or tuple(groups)
 
 
-def _attribute(attribute: Any, n_rows: int) -> NDArray[Any]:
+def _attribute(attribute: PerRow, n_rows: int) -> NDArray[Any]:
     return label_array(attribute, n_rows, what="attribute", error=EnvironmentsError, example="frame['color']")
 
 
@@ -104,7 +105,7 @@ class GroupDROClassifier(MethodClassifier):
 
     __metadata_request__fit = {"group_labels": True}  # scikit-learn reads this
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     solver: Literal["auto", "convex", "gradient", "reweight"] = "auto"
     reweight_rounds: int = 20
@@ -118,13 +119,13 @@ class GroupDROClassifier(MethodClassifier):
     def fit(
         self,
         X: Any,
-        y: Any = None,
+        y: PerRow = None,
         *,
-        environments: Any = None,
-        group_labels: Any = None,
-        sample_weight: Any = None,
+        environments: PerRow = None,
+        group_labels: PerRow = None,
+        sample_weight: PerRow = None,
         validation: Any = None,
-        folds: Any = None,
+        folds: PerRow = None,
     ) -> Self:
         """Fit on the groups.
 
@@ -143,11 +144,12 @@ class GroupDROClassifier(MethodClassifier):
         training, held_out = self._take_validation(training, validation)
         return self._solve(training, known_groups(training, self.classes_), held_out)
 
-    def _solve(self, training: TrainingRows, groups: tuple[Group, ...], held_out: Any) -> Self:
+    def _solve(self, training: TrainingRows, groups: tuple[Group, ...], held_out: ValidationRows | None) -> Self:
         """Minimize the worst-case risk over the groups and keep what was found."""
         check_choice(self, "objective", ("max", "online"))
         self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
         estimator, seeding = self._coded_estimator(training), Seeding(self.random_state)
+        self._check_network(estimator, held_out)
         solution = self._minimize(estimator, training, self.groups_, seeding, validation=held_out)
         return self._keep_solution(solution, held_out)
 
@@ -184,13 +186,13 @@ class OracleClassifier(GroupDROClassifier):
     def fit(  # type: ignore[override] # the oracle takes the attribute instead of groups
         self,
         X: Any,
-        y: Any = None,
+        y: PerRow = None,
         *,
-        attribute: Any = None,
-        environments: Any = None,
-        sample_weight: Any = None,
+        attribute: PerRow = None,
+        environments: PerRow = None,
+        sample_weight: PerRow = None,
         validation: Any = None,
-        folds: Any = None,
+        folds: PerRow = None,
     ) -> Self:
         """Fit on groups of the unstable attribute.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.auditing.run import AuditSettings, read_columns
-from holdfast.environments import label_array, listed, unique_labels
+from holdfast.environments import PerRow, label_array, listed, unique_labels
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
 from holdfast.fitting.estimators import stopped_like
 from holdfast.fitting.kinds import Estimator
@@ -47,7 +47,7 @@ def check_caution(estimator: Any) -> None:
 
 
 def read_comparable(
-    training: TrainingRows, subjects: Any, words: Sequence[frozenset[str]] | None = None
+    training: TrainingRows, subjects: PerRow, words: Sequence[frozenset[str]] | None = None
 ) -> tuple[Columns, TrainingRows, NDArray[np.intp] | None]:
     """Return the columns whose effects can be compared, the rows with folds by subject, and each row's subject.
 
@@ -214,7 +214,7 @@ def _warn_of_split_categories(columns: Columns) -> None:
         )
 
 
-def _read_subjects(subjects: Any, training: TrainingRows, columns: Columns) -> NDArray[np.intp] | None:
+def _read_subjects(subjects: PerRow, training: TrainingRows, columns: Columns) -> NDArray[np.intp] | None:
     """Return the subject of each row; copies of rows are one subject where they cannot be chance."""
     if subjects is not None:
         labels = label_array(

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from sklearn.pipeline import Pipeline
 
+from holdfast.environments import PerRow
 from holdfast.estimators.base import MethodClassifier, fit_erm, scaled, warn_single_environment
 from holdfast.exceptions import ParameterError
 from holdfast.fitting.estimators import is_network, last_step, seeded_clone
+from holdfast.fitting.kinds import Estimator
 from holdfast.seeding import RandomState, Seeding
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
 
     needs_network: ClassVar[bool] = True
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     penalty_weight: float = 1.0
     warm_up: int = 100
@@ -52,7 +54,13 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
         return scaled(X, ("network", NeuralClassifier("mlp")))
 
     def fit(
-        self, X: Any, y: Any = None, *, environments: Any = None, sample_weight: Any = None, validation: Any = None
+        self,
+        X: Any,
+        y: PerRow = None,
+        *,
+        environments: PerRow = None,
+        sample_weight: PerRow = None,
+        validation: Any = None,
     ) -> Self:
         """Train on batches of every environment.
 
@@ -72,6 +80,7 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
                 "NeuralClassifier('linear') is the linear one."
             )
         training, validation = self._take_validation(training, validation)
+        self._check_network(estimator, validation)
         seeding = Seeding(self.random_state)
         if warn_single_environment(training.environments, type(self).__name__):
             fitted = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)

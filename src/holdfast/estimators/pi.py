@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.auditing import Audit, AuditSettings, audit_data
-from holdfast.environments import Group, Partition, take_rows
+from holdfast.environments import Group, Partition, PerRow, take_rows
 from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, fit_erm, warn_single_environment
 from holdfast.exceptions import CollapseWarning, HoldfastWarning, ParameterError, warn
 from holdfast.fitting.estimators import (
@@ -28,6 +28,7 @@ from holdfast.fitting.estimators import (
     network_in,
     predicted_codes,
 )
+from holdfast.fitting.kinds import Estimator, Predictor
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.interpolation.worst_case import choose_solver
 from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
@@ -41,9 +42,12 @@ from holdfast.partition import (
     partition_by_probability,
     warn_of_constant_judges,
 )
-from holdfast.rows.training import TrainingRows
+from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.network import DETECTABLE, LIKELY, weigh
+
+if TYPE_CHECKING:
+    from holdfast.neural.estimator import NeuralEstimator
 
 # A classifier that gives this share of the rows one label, where the label's own share is at most the second number.
 CONSTANT, SHARED = 0.98, 0.9
@@ -70,7 +74,7 @@ class Recipe:
     final: Mapping[str, Any]  # of the final classifier's network
     images: Mapping[str, Any]  # parameters of the network "cnn" in the final classifier
 
-    def network(self, estimator: Any, *, final: bool) -> Any:
+    def network(self, estimator: Estimator, *, final: bool) -> Any:
         """Return a copy of a network, or of a pipeline that ends in one, with the recipe's parameters."""
         copied = clone(estimator)
         network = last_step(copied)
@@ -80,7 +84,7 @@ class Recipe:
         return copied
 
 
-def _unset(estimator: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+def _unset(estimator: NeuralEstimator, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of those parameters that the estimator has and that are still at their defaults."""
     known, given = inspect.signature(type(estimator).__init__).parameters, estimator.get_params(deep=False)
     return {
@@ -190,7 +194,7 @@ def _cut_again(
     }
 
 
-def _cut(half: Group, classifier: Any, training: TrainingRows, min_group_size: int) -> list[Group]:
+def _cut(half: Group, classifier: Predictor, training: TrainingRows, min_group_size: int) -> list[Group]:
     """Cut one half by correctness, or keep it whole."""
     right = predicted_codes(classifier, take_rows(training.X, half.rows)) == training.y[half.rows]
     if min(right.sum(), (~right).sum()) < min_group_size:
@@ -198,7 +202,7 @@ def _cut(half: Group, classifier: Any, training: TrainingRows, min_group_size: i
     return [Group(f"{half.name}, correct", half.rows[right]), Group(f"{half.name}, mistaken", half.rows[~right])]
 
 
-def _warn_of_cost(estimator: Any, n_environments: int) -> None:
+def _warn_of_cost(estimator: Estimator, n_environments: int) -> None:
     """Say before the start what a network costs with many environments."""
     n_halves, n_rows = 2 * n_environments * (n_environments - 1), last_step(estimator).batch_size
     log.info("%d judges, then %d halves with up to %d rows each in a step", n_environments, n_halves, n_rows)
@@ -223,7 +227,7 @@ class PredictThenInterpolate(MethodEstimator):
     rounds, recipe = 1, cast("Literal['robust'] | None", None)
     refinement = cast("Any", "worst_case")
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     solver: Literal["auto", "convex", "gradient", "reweight"] = "auto"
     halves: Literal["hard", "soft"] = "hard"
@@ -239,13 +243,13 @@ class PredictThenInterpolate(MethodEstimator):
     def fit(
         self,
         X: Any,
-        y: Any = None,
+        y: PerRow = None,
         *,
-        environments: Any = None,
-        group_labels: Any = None,
-        sample_weight: Any = None,
+        environments: PerRow = None,
+        group_labels: PerRow = None,
+        sample_weight: PerRow = None,
         validation: Any = None,
-        folds: Any = None,
+        folds: PerRow = None,
     ) -> Self:
         """Fit in three stages.
 
@@ -294,22 +298,24 @@ class PredictThenInterpolate(MethodEstimator):
         # Stage 3: the least worst-case risk over all interpolations of the halves.
         return self._interpolate(estimator, training, seeding, held_out)
 
-    def _judge_and_final(self, estimator: Any) -> tuple[Any, Any]:
+    def _judge_and_final(self, estimator: Estimator) -> tuple[Any, Any]:
         """Return the unfitted estimator of stage 1 and that of stage 3."""
         if self.recipe is None:
             return estimator, estimator
         recipe = RECIPES[self.recipe]
         return recipe.network(estimator, final=False), recipe.network(estimator, final=True)
 
-    def _check_networks(self, judge: Any, final: Any, validation: Any) -> None:
+    def _check_networks(self, judge: Estimator, final: Estimator, validation: ValidationRows | None) -> None:
         """Refuse what the trainings of networks would refuse, before the first of them."""
-        for estimator, options in (
-            (judge, {"selection": self.judge_selection, "other_environments": True}),
-            (final, {"selection": self.selection, "validation": validation}),
-        ):
-            network = network_in(estimator)
-            if network is not None:
-                network.check_training(**options)
+        networks = network_in(judge), network_in(final)
+        if networks[0] is None or networks[1] is None:
+            return
+        judging = networks[0].selection_rule(self.judge_selection) or "last"
+        networks[0].check_training(selection=judging, other_environments=True)
+        selection = networks[1].selection_rule(self.selection)
+        if selection is None and validation is None and judging != "last":
+            selection = "last"  # a patience is for the judges
+        networks[1].check_training(selection=selection, validation=validation)
 
     def _partition(self, judgements: Judgements, training: TrainingRows) -> tuple[Partition, ...]:
         """Cut every judged environment by what its judges say, and keep the judges' scores."""
@@ -327,7 +333,7 @@ class PredictThenInterpolate(MethodEstimator):
         """Return the objective: a recipe's, where it is not set."""
         return "chance" if self.recipe is not None and self.objective == "max" else self.objective
 
-    def _judge(self, estimator: Any, training: TrainingRows, seeding: Seeding) -> Judgements:
+    def _judge(self, estimator: Estimator, training: TrainingRows, seeding: Seeding) -> Judgements:
         """Fit one judge for each environment, ask each about the rows it was not fitted on, and keep the judges."""
         network, soft = is_network(estimator), self.halves == "soft"
         settings = JudgeSettings(
@@ -343,7 +349,9 @@ class PredictThenInterpolate(MethodEstimator):
         self.environment_classifiers_ = {judge.environment.label: judge.estimator for judge in judgements.judges}
         return judgements
 
-    def _interpolate(self, estimator: Any, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
+    def _interpolate(
+        self, estimator: Estimator, training: TrainingRows, seeding: Seeding, validation: ValidationRows | None
+    ) -> Self:
         """Minimize the worst-case risk over the halves, and keep what was found."""
         options: dict[str, Any] = {
             "min_group_size": self.min_group_size,
@@ -390,7 +398,7 @@ class PredictThenInterpolate(MethodEstimator):
             log.info("round %d leaves nothing to learn: back to round %d", number, number - 1)
         return self._keep_solution(solution, validation)
 
-    def with_final(self, estimator: Any, training: TrainingRows, seeding: Seeding) -> Self:
+    def with_final(self, estimator: Estimator, training: TrainingRows, seeding: Seeding) -> Self:
         """Return a copy with another final classifier, trained on the same halves of the same rows."""
         return copy.copy(self)._interpolate(estimator, training, seeding, None)
 
@@ -398,9 +406,10 @@ class PredictThenInterpolate(MethodEstimator):
         """Return whether a final classifier has learned nothing."""
         return False
 
-    def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
+    def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: ValidationRows | None) -> Self:
         """Fit plain ERM: with one environment there is nothing to compare."""
         estimator = self._coded_estimator(training)
+        self._check_network(estimator, validation)
         fitted = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
         self.environment_classifiers_ = {training.environments[0].label: fitted}
         self.partitions_, self.groups_ = (), ()
@@ -516,7 +525,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     refinement: Literal["worst_case", "environments"] = "worst_case"
     recipe: Literal["robust"] | None = None
 
-    def audit(self, X: Any, y: Any, environments: Any, *, settings: AuditSettings | None = None) -> Audit:
+    def audit(self, X: Any, y: PerRow, environments: PerRow, *, settings: AuditSettings | None = None) -> Audit:
         """Name the columns, words or attributes whose relation with the label changes between environments."""
         check_is_fitted(self)
         return audit_data(X, y, environments, settings)
@@ -530,7 +539,9 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
             return partition_by_correctness(judgements.predictions, *rows, sample_weight=training.sample_weight)
         return partition_by_probability(judgements.probabilities, *rows, sample_weight=training.sample_weight)
 
-    def _interpolate(self, estimator: Any, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
+    def _interpolate(
+        self, estimator: Estimator, training: TrainingRows, seeding: Seeding, validation: ValidationRows | None
+    ) -> Self:
         super()._interpolate(estimator, training, seeding, validation)
         self._fill_diagonal(validation)
         self._warn_of_collapse(training)
@@ -539,7 +550,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
             self._weigh_price(ordinary, *validation)
         return self
 
-    def _weigh_price(self, ordinary: Any, X: Any, y: NDArray[np.intp], groups: Any) -> None:
+    def _weigh_price(self, ordinary: Predictor, X: Any, y: NDArray[np.intp], groups: Any) -> None:
         """Compare with ERM on the validation rows; warn of a high price without evidence that it buys something."""
         right = [predicted_codes(model, X) == y for model in (ordinary, self.estimator_)]
         lost = right[0].astype(np.float64) - right[1]
@@ -569,7 +580,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
             HoldfastWarning,
         )
 
-    def _fill_diagonal(self, validation: Any) -> None:
+    def _fill_diagonal(self, validation: ValidationRows | None) -> None:
         """Score judges in their own environment on validation rows whose groups are the environments, where unknown."""
         if validation is None or validation[2] is None:
             return
@@ -582,7 +593,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     def _has_collapsed(self, solution: Solution, training: TrainingRows) -> bool:
         return self._collapse(solution.estimator, solution.worst_case_risk, training) is not None
 
-    def _collapse(self, estimator: Any, worst_case_risk: float, training: TrainingRows) -> Collapse | None:
+    def _collapse(self, estimator: Predictor, worst_case_risk: float, training: TrainingRows) -> Collapse | None:
         """Return what a classifier that has learned nothing predicts; None for one that has learned something.
 
         It gives nearly every row the same label, or its worst-case risk is that of guessing.

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
+from holdfast.environments import MIN_ROWS, Environment, PerRow, check_pairs, pool_small_environments
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.estimators.mixing import (
     CAUTIONS,
+    N_FOLDS,
     Choice,
     Mixture,
     check_caution,
@@ -24,7 +26,14 @@ from holdfast.estimators.mixing import (
     read_comparable,
     uncompared,
 )
-from holdfast.estimators.stable_network import ask_folds, check_network, deal_network_folds, fit_pi, from_network
+from holdfast.estimators.stable_network import (
+    ask_folds,
+    deal_network_folds,
+    fit_pi,
+    from_network,
+    trained_as_long,
+    warn_of_cost,
+)
 from holdfast.exceptions import HoldfastWarning, ParameterError, warn
 from holdfast.fitting.calibration import calibrate, log_softmax
 from holdfast.fitting.estimators import (
@@ -34,6 +43,7 @@ from holdfast.fitting.estimators import (
     is_network,
     last_step,
 )
+from holdfast.fitting.kinds import Estimator
 from holdfast.fitting.logistic import refit_logistic
 from holdfast.metrics import Interval
 from holdfast.newsite.adapt import Adaptation, AdaptedClassifier, adapt, ask_again
@@ -48,6 +58,7 @@ from holdfast.rows.kinds import count_rows, holds_items, is_frame, is_sparse, is
 from holdfast.rows.mapped import is_mapped
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
+from holdfast.stable.columns import Columns
 from holdfast.stable.decision import CAUTION, kept_share
 from holdfast.stable.design import make_design
 from holdfast.stable.directions import describe, try_directions
@@ -144,7 +155,7 @@ class StableClassifier(MethodClassifier):
     edition: ClassVar[int] = 2  # 1 looked at columns alone, and not at combinations of them
     reads_columns: ClassVar[bool] = True  # which ones are unstable: a table's columns are worth more than a matrix
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     caution: float = CAUTION
     n_jobs: int | None = None
@@ -153,11 +164,12 @@ class StableClassifier(MethodClassifier):
     def fit(
         self,
         X: Any,
-        y: Any = None,
+        y: PerRow = None,
         *,
-        environments: Any = None,
-        sample_weight: Any = None,
-        subjects: Any = None,
+        environments: PerRow = None,
+        sample_weight: PerRow = None,
+        validation: Any = None,
+        subjects: PerRow = None,
         words: Sequence[frozenset[str]] | None = None,
     ) -> StableClassifier:
         """Fit the ordinary classifier, decide which columns to use less, and mix.
@@ -171,6 +183,9 @@ class StableClassifier(MethodClassifier):
             Those of a dict or Dataset where it has some.
         sample_weight : array of shape (n_rows,), optional
             How many rows each row stands for.
+        validation : (X, y), (X, y, group_labels), Dataset or float, optional
+            As for `PIClassifier.fit`. For networks these rows select the number of epochs, on the ordinary network; all
+            other networks train as long.
         subjects : labels of shape (n_rows,), optional
             Rows that belong together, such as the visits of one patient. They share a fold, and as evidence they count
             as one row (of pictures and Datasets: they share a fold).
@@ -180,27 +195,50 @@ class StableClassifier(MethodClassifier):
         """
         check_caution(self)
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
+        training, held_out = self._take_validation(training, validation, subjects)
         seeding = Seeding(self.random_state)
         estimator = self._coded_estimator(training)
-        check_network(estimator)
+        self._check_network(estimator, held_out)
         alone = warn_single_environment(training.environments, type(self).__name__)
         if is_mapped(training.X) and training.X.nbytes <= MOST_COPIED:
             training = replace(training, X=np.array(training.X))
-        if not alone and _has_no_columns(training.X):
-            self._fit_network(estimator, training, subjects, seeding)
-            return self
-        together = None
-        if not alone:
+        has_columns, together = not _has_no_columns(training.X), None
+        if not alone and has_columns:
             columns, training, together = read_comparable(training, subjects, words)
-        self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
+        self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding, validation=held_out)
+        if held_out is not None:
+            estimator = trained_as_long(estimator, self.ordinary_)
         self.profile_ = None
-        if not is_text(training.X) and not is_sparse(training.X) and not _has_no_columns(training.X):
+        if has_columns and not is_text(training.X) and not is_sparse(training.X):
             names = column_names(training.X, training.names)
             self.profile_ = profile_matrix(training.X, names, training.environments)
         if alone:
             self.path_: tuple[PathPoint, ...] = ()
             self.relearning_, self.verdict_ = Relearning(), uncompared(Verdict)
-            return self
+        elif has_columns:
+            self._fit_columns(estimator, training, columns, together, words, seeding)
+        else:
+            self._fit_network(estimator, training, subjects, seeding)
+        self._score_validation(held_out)
+        return self
+
+    def _split(self, X: Any, environments: Any, n_rows: int) -> tuple[Environment, ...]:
+        split = super()._split(X, environments, n_rows)
+        if _has_no_columns(X):  # every environment needs rows for a network of its own, in every fold
+            split = pool_small_environments(split, min_size=N_FOLDS * MIN_ROWS)
+            check_pairs(split)
+        return split
+
+    def _fit_columns(
+        self,
+        estimator: Any,
+        training: TrainingRows,
+        columns: Columns,
+        together: NDArray[np.intp] | None,
+        words: Sequence[frozenset[str]] | None,
+        seeding: Seeding,
+    ) -> None:
+        """Decide which columns to use less, and mix."""
         # What the ordinary classifier was fitted on need not be looked at again.
         with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
             design = make_design(
@@ -215,13 +253,11 @@ class StableClassifier(MethodClassifier):
             found = posteriors(design)
             choice = choose(columns, design, found, training, self.classes_, caution, kept_share, words)
             self._decide(estimator, training, columns.n_columns, choice, seeding)
-        return self
 
-    def _fit_network(self, estimator: Any, training: TrainingRows, subjects: Any, seeding: Seeding) -> None:
+    def _fit_network(self, estimator: Estimator, training: TrainingRows, subjects: PerRow, seeding: Seeding) -> None:
         """Decide for inputs without columns: the ordinary classifier, or PI, or both mixed, by `stable.network`."""
-        self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
-        self.profile_ = None
         sites = [environment.name for environment in training.environments]
+        warn_of_cost(estimator, len(sites))
         asked = ask_folds(self, estimator, training, deal_network_folds(training, subjects), seeding)
         given = training.y, training.environment_codes, training.sample_weight, asked.read_sites(estimator, seeding)
         rows = NetworkRows(asked.ordinary(), asked.stable(), *given)
@@ -266,7 +302,9 @@ class StableClassifier(MethodClassifier):
             finding,
         )
 
-    def _decide(self, estimator: Any, training: TrainingRows, n_columns: int, choice: Choice, seeding: Seeding) -> None:
+    def _decide(
+        self, estimator: Estimator, training: TrainingRows, n_columns: int, choice: Choice, seeding: Seeding
+    ) -> None:
         """Mix the ordinary classifier with others that do without the unstable columns, and write the verdict."""
         kept, sites = choice.kept, [environment.name for environment in training.environments]
         mixture = _ClassifierMixture(self, estimator, training, seeding, choice)
@@ -316,7 +354,7 @@ class StableClassifier(MethodClassifier):
 
     def _try_directions(
         self,
-        estimator: Any,
+        estimator: Estimator,
         training: TrainingRows,
         mixture: _ClassifierMixture,
         weights: Sequence[float],
@@ -478,7 +516,7 @@ class _ClassifierMixture(Mixture):
     """The mixture of a `StableClassifier`, with its answers to "what if"."""
 
     def __init__(
-        self, owner: StableClassifier, estimator: Any, training: TrainingRows, seeding: Seeding, choice: Choice
+        self, owner: StableClassifier, estimator: Estimator, training: TrainingRows, seeding: Seeding, choice: Choice
     ) -> None:
         super().__init__(owner, estimator, training, seeding, choice)
         self.owner = owner
@@ -625,7 +663,12 @@ def _point(scenarios: Scenarios, caution: float, weights: list[float]) -> PathPo
 
 
 def _fit_reduced(
-    tables: tuple[TrainingRows, ...], number: int, estimator: Any, seeding: Seeding, ordinary: Any, folds: Sequence[Any]
+    tables: tuple[TrainingRows, ...],
+    number: int,
+    estimator: Estimator,
+    seeding: Seeding,
+    ordinary: Any,
+    folds: Sequence[Any],
 ) -> Any:
     """Fit without the unstable columns; a logistic regression begins with the fits of its folds."""
     training = tables[number]

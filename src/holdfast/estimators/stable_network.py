@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from holdfast.environments import label_array, take_rows, unique_labels
+from holdfast.environments import Environment, Partition, label_array, split_environments, take_rows, unique_labels
 from holdfast.estimators.base import fit_erm
 from holdfast.estimators.mixing import N_FOLDS
 from holdfast.estimators.pi import PIClassifier
-from holdfast.exceptions import EnvironmentsError, HoldfastWarning, ParameterError
+from holdfast.exceptions import EnvironmentsError, HoldfastWarning, warn
 from holdfast.fitting.calibration import class_scores
-from holdfast.fitting.estimators import fit_rows, is_network, last_step, network_in, predicted_codes, seeded_clone
+from holdfast.fitting.estimators import (
+    fit_rows,
+    is_network,
+    last_step,
+    network_in,
+    predicted_codes,
+    seeded_clone,
+    trained_network,
+)
 from holdfast.fitting.folds import deal_evenly
+from holdfast.judging.judgements import Judgements
+from holdfast.partition import pool_judges
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.network import read_skill
 from holdfast.stable.removal import centered
 
 Array = NDArray[np.float64]
-MOST_WORST_CASE = 3  # sites up to which the stable network minimizes the worst half, and not the mean of the halves
+T = TypeVar("T")
+ASKED_ROWS = 2000  # of all other sites together, by which a judge's epoch is selected
+MANY_SITES = 20  # beyond which it is said before the start how long it takes
+
+log = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
@@ -37,7 +53,18 @@ class Owner(Protocol):
 
 
 @dataclass(eq=False, repr=False)
-class _NetworkPI(PIClassifier):
+class _PooledPI(PIClassifier):
+    """PI whose judges cut a site together, so that a step takes no longer with many sites; the same with two."""
+
+    def _split(self, X: Any, environments: Any, n_rows: int) -> tuple[Environment, ...]:
+        return split_environments(environments, n_rows)  # the owner has merged small ones
+
+    def _partition(self, judgements: Judgements, training: TrainingRows) -> tuple[Partition, ...]:
+        return pool_judges(super()._partition(judgements, training))
+
+
+@dataclass(eq=False, repr=False)
+class _NetworkPI(_PooledPI):
     """PI that goes on from the ordinary network, with judges that take half the steps.
 
     So it keeps what the ordinary network has learned, and differs from it where the halves ask for it: networks that
@@ -50,20 +77,32 @@ class _NetworkPI(PIClassifier):
     def _judge_and_final(self, estimator: Any) -> tuple[Any, Any]:
         if not is_network(estimator):
             return estimator, estimator
-        return _half_as_long(estimator), from_network(clone(estimator), last_step(self.ordinary).network_)
+        judge = _half_as_long(estimator)
+        n_asked = ASKED_ROWS // (len(self.environments_) - 1)
+        if n_asked < (last_step(judge).options_for("training").get("selection_rows") or ASKED_ROWS):
+            last_step(judge).set_params(training__selection_rows=max(n_asked, 1))
+        return judge, from_network(clone(estimator), last_step(self.ordinary).network_)
 
 
-def check_network(estimator: Any) -> None:
-    """Refuse what the trainings of a network would refuse, before the first of them."""
-    network = network_in(estimator)
-    if network is None:
-        return
-    network.check_training()
-    if network.stops_early:
-        raise ParameterError(
-            "patience ends a training whose validation score no longer improves, but StableClassifier trains without "
-            "validation rows. Leave patience out, and set max_epochs."
+def warn_of_cost(estimator: Any, n_sites: int) -> None:
+    """Say before the start how long the decision takes."""
+    n_networks, n_fits = 2 * n_sites + 5, n_sites + 5
+    cost = f"StableClassifier trains {n_networks} networks to decide, in about {n_fits} times an ordinary fit's steps"
+    log.info("%d environments: %s", n_sites, cost)
+    if is_network(estimator) and n_sites > MANY_SITES:
+        warn(
+            f"{n_sites} environments: {cost}. Pass a coarser label, such as the region, to make it faster.",
+            HoldfastWarning,
         )
+
+
+def trained_as_long(estimator: Any, ordinary: Any) -> Any:
+    """Return an unfitted copy whose network trains for as many epochs as were selected for the ordinary one."""
+    copied = clone(estimator)
+    network, trained = network_in(copied), trained_network(ordinary)
+    if network is not None and trained is not None:
+        network.set_params(max_epochs=trained.selected_.scores.epoch, patience=None)
+    return copied
 
 
 def _half_as_long(estimator: Any) -> Any:
@@ -140,7 +179,8 @@ class FoldAnswers:
         asked, X, sites = self.folds[0].asked, self.training.X, self.training.environment_codes
         reader = _half_as_long(estimator) if is_network(estimator) else estimator
         fitted = np.setdiff1d(np.arange(self.training.n_rows), asked)
-        reader = fit_rows(seeded_clone(reader, seeding, "sites"), X, sites, fitted, None)
+        unfitted = seeded_clone(reader, seeding, "sites")
+        reader = _quietly(lambda: fit_rows(unfitted, X, sites, fitted, None))
         return read_skill(predicted_codes(reader, take_rows(X, asked)), sites[asked])
 
 
@@ -151,7 +191,7 @@ def ask_folds(
     asked = []
     for number in range(N_FOLDS):
         part, seeds = training.take(np.flatnonzero(folds != number)), seeding.child("fold", number)
-        ordinary = fit_erm(estimator, part, seeds)
+        ordinary = _quietly(partial(fit_erm, estimator, part, seeds))
         pi = fit_pi(owner, estimator, part, seeds, ordinary)
         asked.append(_Fold(np.flatnonzero(folds == number), part, ordinary, pi, seeds))
     return FoldAnswers(asked, training, len(owner.classes_))
@@ -160,24 +200,20 @@ def ask_folds(
 def fit_pi(
     owner: Owner, estimator: Any, training: TrainingRows, seeding: Seeding, ordinary: Any | None
 ) -> PIClassifier:
-    """Fit Predict then Interpolate on rows over class codes, from the ordinary network on, or as PIClassifier does.
-
-    The worst half is in each step, so beyond a few sites the mean of the halves is much cheaper.
-    """
-    worst = not is_network(estimator) or len(training.environments) <= MOST_WORST_CASE
-    settings: dict[str, Any] = {"objective": "max" if worst else "equal", "n_jobs": owner.n_jobs}
+    """Fit Predict then Interpolate on rows over class codes, from the ordinary network on, or as PIClassifier does."""
+    pi: PIClassifier
     if ordinary is None:
-        pi = PIClassifier(estimator, random_state=owner.random_state, **settings)
+        pi = _PooledPI(estimator, random_state=owner.random_state, n_jobs=owner.n_jobs)
     else:
         seed = seeding.integer("pi") % 2**31
-        pi = _NetworkPI(estimator, random_state=seed, ordinary=ordinary, **settings)
+        pi = _NetworkPI(estimator, random_state=seed, n_jobs=owner.n_jobs, ordinary=ordinary)
     labels = np.array([environment.label for environment in training.environments], dtype=object)
     sites, weights = labels[training.environment_codes], training.sample_weight
     return _quietly(lambda: pi.fit(training.X, training.y, environments=sites, sample_weight=weights))
 
 
-def _quietly(fit: Callable[[], PIClassifier]) -> PIClassifier:
-    """Fit without remarks about halves: they are not the user's concern."""
+def _quietly(fit: Callable[[], T]) -> T:
+    """Fit without warnings: halves and folds are not the user's concern, and the ordinary network has had its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HoldfastWarning)
         return fit()

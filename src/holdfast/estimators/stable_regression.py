@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from holdfast.environments import Rows
+from holdfast.environments import PerRow, Rows
 from holdfast.estimators.base import MethodRegressor, fit_erm, warn_single_environment
 from holdfast.estimators.mixing import CAUTIONS, Mixture, check_caution, choose, read_comparable, uncompared
 from holdfast.estimators.stable import PathPoint
+from holdfast.fitting.kinds import Estimator
 from holdfast.metrics import Interval
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
@@ -73,14 +74,20 @@ class StableRegressor(MethodRegressor):
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this
     reads_columns: ClassVar[bool] = True  # a table's columns are worth more than a matrix
 
-    estimator: Any = None
+    estimator: Estimator | None = None
     _: KW_ONLY
     caution: float = CAUTION
     n_jobs: int | None = None
     random_state: RandomState = None
 
     def fit(
-        self, X: Any, y: Any, *, environments: Any = None, sample_weight: Any = None, subjects: Any = None
+        self,
+        X: Any,
+        y: PerRow,
+        *,
+        environments: PerRow = None,
+        sample_weight: PerRow = None,
+        subjects: PerRow = None,
     ) -> StableRegressor:
         """Fit the ordinary model, decide which columns to use less, and mix.
 
@@ -98,6 +105,7 @@ class StableRegressor(MethodRegressor):
         check_caution(self)
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         seeding, estimator = Seeding(self.random_state), self._base_estimator(training.X)
+        self._check_network(estimator, None)
         alone = warn_single_environment(training.environments, type(self).__name__)
         if not alone:
             columns, training, together = read_comparable(training, subjects)

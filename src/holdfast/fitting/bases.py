@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from holdfast.environments import PerRow
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -42,13 +44,13 @@ if TYPE_CHECKING:
     class ClassifierMixin:
         """What `sklearn.base.ClassifierMixin` offers."""
 
-        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        def score(self, X: Any, y: PerRow, sample_weight: PerRow = None) -> float:
             """Return the accuracy."""
 
     class RegressorMixin:
         """What `sklearn.base.RegressorMixin` offers."""
 
-        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        def score(self, X: Any, y: PerRow, sample_weight: PerRow = None) -> float:
             """Return the share of the variance that is explained."""
 
 else:

@@ -18,7 +18,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from holdfast.environments import Rows, Weights, listed, take_rows
+from holdfast.environments import PerRow, Rows, Weights, listed, take_rows
 from holdfast.exceptions import FeaturesError, HoldfastError, ParameterError
 from holdfast.fitting.kinds import Estimator, EstimatorT, Network, Predictor, ProbabilisticClassifier, TrainedNetwork
 from holdfast.seeding import Seeding
@@ -161,7 +161,7 @@ def sample_weight_name(estimator: Estimator) -> str | None:
     return sample_weight_name(inside) if passes_on and hasattr(inside, "fit") else None
 
 
-def weighted_steps(estimator: Any) -> list[str]:
+def weighted_steps(estimator: Estimator) -> list[str]:
     """Return the keywords for the weights of every step that takes them: a scaler sees what the classifier sees."""
     if not isinstance(estimator, Pipeline):
         name = sample_weight_name(estimator) if hasattr(estimator, "fit") else None
@@ -262,7 +262,7 @@ class FittedParts(BaseEstimator):
     def __sklearn_clone__(self) -> Self:
         return self
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: PerRow) -> Self:
         """Return self: the parts are fitted already."""
         return self
 

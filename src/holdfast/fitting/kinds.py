@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from holdfast.environments import Group, Rows, Weights
+from holdfast.environments import Group, PerRow, Rows, Weights
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -58,15 +58,11 @@ class ProbabilisticClassifier(Predictor, Protocol):
 class Network(Protocol):
     """An estimator that trains a network on several groups of rows, as every method uses it."""
 
-    def fit_groups(self, X: Any, y: Any, groups: Sequence[Group], *, objective: Any, **options: Any) -> Any:
+    def fit_groups(self, X: Any, y: PerRow, groups: Sequence[Group], *, objective: Any, **options: Any) -> Any:
         """Train under an objective of the groups' risks."""
 
     def check_training(self, **options: Any) -> None:
         """Refuse what a training would refuse, before it begins."""
-
-    @property
-    def stops_early(self) -> bool:
-        """Whether a patience was set that needs validation rows."""
 
     def selection_rule(self, selection: str | None = None) -> str | None:
         """Return the rule that selects the epoch: the one given, or the estimator's own."""

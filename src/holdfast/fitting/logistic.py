@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from holdfast.environments import Rows
 from holdfast.fitting.estimators import last_step
+from holdfast.fitting.kinds import Estimator
 from holdfast.fitting.newton import MOST_STEPS, expit, minimize_log_loss
 
 MOST_COLUMNS = 100  # of a logistic regression that is fitted by Newton's steps
@@ -76,7 +77,7 @@ def is_ridge(model: Any) -> bool:
 
 def fit_part(
     start: LogisticModel,
-    estimator: Any,
+    estimator: Estimator,
     X: NDArray[np.float64],
     y: NDArray[Any],
     rows: Rows,
@@ -120,7 +121,7 @@ def fit_part(
     return LogisticModel(coef, float(found[-1] - coef @ mean))
 
 
-def refit_logistic(fitted: Any, parts: Sequence[Any], estimator: Any, X: Any, y: NDArray[Any]) -> Any | None:
+def refit_logistic(fitted: Any, parts: Sequence[Any], estimator: Estimator, X: Any, y: NDArray[Any]) -> Any | None:
     """Return what `estimator` would learn from all rows of X; None where it is not a logistic regression.
 
     `fitted` has learned from the same rows, but for columns that are constant now; `parts` are fits of parts of the

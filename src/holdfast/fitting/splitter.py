@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator
 
-from holdfast.environments import Environment, Rows, split_environments
+from holdfast.environments import Environment, PerRow, Rows, split_environments
 from holdfast.exceptions import EnvironmentsError
 from holdfast.fitting.folds import rows_without
 
@@ -62,23 +62,23 @@ class LeaveOneEnvironmentOut(BaseCrossValidator):
 
     __metadata_request__split = {"environments": True}  # scikit-learn reads this
 
-    def __init__(self, environments: Any = None) -> None:
+    def __init__(self, environments: PerRow = None) -> None:
         self.environments = environments
 
     def split(
-        self, X: Any, y: Any = None, groups: Any = None, *, environments: Any = None
+        self, X: Any, y: PerRow = None, groups: Any = None, *, environments: PerRow = None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         """Yield the row numbers of the training and the test set of each split."""
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
         for part in leave_out(self._split_environments(n_rows, environments, groups)):
             yield part.rest, part.out
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, environments: Any = None) -> int:
+    def get_n_splits(self, X: Any = None, y: PerRow = None, groups: Any = None, *, environments: PerRow = None) -> int:
         """Return the number of environments."""
         labels = _first_given(environments, self.environments, groups)
         return len(self._split_environments(len(labels), environments, groups))
 
-    def _split_environments(self, n_rows: int, environments: Any, groups: Any) -> tuple[Environment, ...]:
+    def _split_environments(self, n_rows: int, environments: PerRow, groups: Any) -> tuple[Environment, ...]:
         split = split_environments(_first_given(environments, self.environments, groups), n_rows)
         if len(split) < 2:
             raise EnvironmentsError("leaving one environment out needs at least two environments. Got one label only.")

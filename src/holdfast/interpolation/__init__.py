@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.fitting.kinds import Predictor
+
 SOLVERS = ("convex", "gradient", "reweight")
 
 
@@ -15,7 +17,7 @@ SOLVERS = ("convex", "gradient", "reweight")
 class Solution:
     """What a solver found, and how far from the optimum it can be."""
 
-    estimator: Any  # fitted; predicts codes 0..n_classes-1
+    estimator: Predictor  # fitted; predicts codes 0..n_classes-1
     group_risks: NDArray[np.float64]  # (n_groups,) out of fold where the estimator can memorise
     gap: float  # convex: duality gap; reweight: as far as it answers best; gradient: nan, no certificate is known
     group_weights: NDArray[np.float64]  # (n_groups,) the mixture, on the simplex

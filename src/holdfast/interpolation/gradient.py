@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from sklearn.base import clone, is_regressor
 from holdfast.environments import Group, take_rows
 from holdfast.exceptions import ParameterError
 from holdfast.fitting.estimators import network_in, trained_network
-from holdfast.fitting.kinds import Estimator, Network, TrainedNetwork
+from holdfast.fitting.kinds import Estimator, Network, Predictor, TrainedNetwork
 from holdfast.fitting.splitter import leave_out
 from holdfast.interpolation import Solution
 from holdfast.neural.evaluation import evenly
@@ -37,7 +37,7 @@ class NetworkFit:
 
 
 def fit_network(
-    estimator: Any, training: TrainingRows, groups: Sequence[Group], seeding: Seeding, fit: NetworkFit
+    estimator: Estimator, training: TrainingRows, groups: Sequence[Group], seeding: Seeding, fit: NetworkFit
 ) -> Any:
     """Train a network, or a pipeline that ends in one, on groups of rows; return the estimator, fitted itself.
 
@@ -60,7 +60,7 @@ def solve_gradient(
     network = trained_network(estimator)
     assert network is not None, "it was trained"
     return Solution(
-        estimator=estimator,
+        estimator=cast("Predictor", estimator),
         group_risks=_group_risks(network, X, training.y, groups),
         gap=float("nan"),
         group_weights=network.group_weights_,

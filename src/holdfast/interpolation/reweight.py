@@ -41,6 +41,7 @@ from holdfast.fitting.estimators import (
     require_sample_weight,
     seeded_clone,
 )
+from holdfast.fitting.kinds import Estimator
 from holdfast.interpolation import Solution, SolverSettings
 from holdfast.parallel import sharing
 from holdfast.rows.training import TrainingRows
@@ -49,15 +50,16 @@ from holdfast.seeding import Seeding
 MOST_ROWS = 200_000  # with more, scikit-learn draws a sample by weight and places the bins without
 
 
-def binned_for(estimator: Any, X: Any) -> Any:
+def binned_for(estimator: Estimator, X: Any) -> Any:
     """Return rows to fit a histogram booster on, X itself for every other estimator.
 
     Bins are those of the unweighted rows in every fit, so that rounds differ by their weights alone.
     Values stay in the units of X, so that what is fitted on them predicts rows of X.
     """
-    is_histogram = isinstance(estimator, HistGradientBoostingClassifier | HistGradientBoostingRegressor)
-    is_array = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f"
-    return bin_columns(X, estimator.max_bins) if is_histogram and is_array and len(X) <= MOST_ROWS else X
+    is_array = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f" and len(X) <= MOST_ROWS
+    if is_array and isinstance(estimator, HistGradientBoostingClassifier | HistGradientBoostingRegressor):
+        return bin_columns(X, estimator.max_bins)
+    return X
 
 
 def bin_columns(X: NDArray[np.floating], n_bins: int) -> NDArray[np.floating]:
@@ -129,7 +131,7 @@ def _mean(answers: Iterable[NDArray[np.float64]], weights: NDArray[np.float64]) 
 
 
 def solve_reweight(
-    estimator: Any,
+    estimator: Estimator,
     training: TrainingRows,
     groups: Sequence[Group],
     settings: SolverSettings,
@@ -256,7 +258,7 @@ class _Fits:
 
 
 def _fit_fold(
-    fits: _Fits, estimator: Any, fold: int, row_weights: NDArray[np.float64]
+    fits: _Fits, estimator: Estimator, fold: int, row_weights: NDArray[np.float64]
 ) -> tuple[Any, Rows, NDArray[np.float64]]:
     """Fit on the used rows outside of a fold; return the model, the fold's used rows and the answers there."""
     is_held_out = fits.fold_of_row[fits.used] == fold

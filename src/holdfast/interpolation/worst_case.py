@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from holdfast.environments import Group, take_rows
 from holdfast.exceptions import ParameterError
 from holdfast.fitting.estimators import fit_rows, is_network, last_step, sample_weight_name, seeded_clone
+from holdfast.fitting.kinds import Estimator
 from holdfast.interpolation import SOLVERS, Solution, SolverSettings
 from holdfast.rows.mapped import is_mapped
 from holdfast.rows.training import TrainingRows, ValidationRows
@@ -25,7 +26,7 @@ from holdfast.seeding import Seeding
 log = logging.getLogger(__name__)
 
 
-def choose_solver(estimator: Any, solver: str = "auto") -> str:
+def choose_solver(estimator: Estimator, solver: str = "auto") -> str:
     """Return the solver for an estimator: exact for linear models, gradients for networks, else reweighting."""
     from holdfast.interpolation.convex.solver import supports_convex
 
@@ -58,7 +59,7 @@ def choose_solver(estimator: Any, solver: str = "auto") -> str:
 
 
 def minimize_worst_case_risk(
-    estimator: Any,
+    estimator: Estimator,
     training: TrainingRows,
     groups: Sequence[Group],
     settings: SolverSettings,
@@ -93,7 +94,7 @@ def minimize_worst_case_risk(
 
 
 def minimize_mixture_risk(
-    estimator: Any,
+    estimator: Estimator,
     training: TrainingRows,
     groups: Sequence[Group],
     mixture: NDArray[np.float64],

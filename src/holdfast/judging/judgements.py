@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from holdfast.environments import Environment, Weights
 from holdfast.fitting.calibration import calibrate, class_scores
 from holdfast.fitting.estimators import has_probabilities
+from holdfast.fitting.kinds import Estimator
 from holdfast.judging.judges import Judge, JudgeSettings, deal_folds, fit_judges
 from holdfast.rows.mapped import parts_of
 from holdfast.rows.training import TrainingRows
@@ -49,7 +50,7 @@ class Judgements:
 
 
 def judge_environments(
-    estimator: Any,
+    estimator: Estimator,
     training: TrainingRows,
     settings: JudgeSettings,
     seeding: Seeding,

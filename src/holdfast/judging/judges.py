@@ -14,6 +14,7 @@ from holdfast.environments import Environment, Group, Rows, listed, take_rows
 from holdfast.exceptions import EmptyColumnWarning, SingleClassEnvironmentWarning, UnseenLabelWarning, warn
 from holdfast.fitting.estimators import empty_columns, fit_rows, is_network, sample_weight_name, seeded_clone
 from holdfast.fitting.folds import deal_evenly, fold_parts, rows_without
+from holdfast.fitting.kinds import Estimator, Predictor
 from holdfast.fitting.logistic import fit_part, logistic_start
 from holdfast.parallel import run_each
 from holdfast.rows.mapped import MappedRows, is_mapped
@@ -38,7 +39,7 @@ class Judge:
     """A classifier fitted on one environment alone, and the fits that answer about its own rows."""
 
     environment: Environment
-    estimator: Any  # fitted on all rows of the environment
+    estimator: Predictor  # fitted on all rows of the environment
     fold_estimators: tuple[Any, ...] = ()  # each fitted on the rows outside its fold
     fold_rows: tuple[Rows, ...] = ()  # the rows that each of them answers about
 
@@ -62,7 +63,7 @@ def deal_folds(training: TrainingRows, n_folds: int) -> NDArray[np.intp] | None:
 
 
 def fit_judges(
-    estimator: Any,
+    estimator: Estimator,
     training: TrainingRows,
     settings: JudgeSettings,
     seeding: Seeding,
@@ -105,7 +106,11 @@ def fit_judges(
 
 
 def fit_folds(
-    estimator: Any, tables: Sequence[TrainingRows], folds: NDArray[np.intp], settings: JudgeSettings, seeding: Seeding
+    estimator: Estimator,
+    tables: Sequence[TrainingRows],
+    folds: NDArray[np.intp],
+    settings: JudgeSettings,
+    seeding: Seeding,
 ) -> tuple[list[tuple[Any, ...]], tuple[Rows, ...]]:
     """Fit one copy of `estimator` on all rows outside each fold; return the fits and the rows of each fold.
 
@@ -125,7 +130,7 @@ def fit_folds(
 def _fit_pooled(
     tables: tuple[TrainingRows, ...],
     table: int,
-    estimator: Any,
+    estimator: Estimator,
     number: int,
     rows: Rows,
     settings: JudgeSettings,
@@ -144,7 +149,7 @@ def _fit_pooled(
 
 def _fit_judge(
     training: TrainingRows,
-    estimator: Any,
+    estimator: Estimator,
     names: tuple[object, ...],
     own_rows: Rows,
     settings: JudgeSettings,

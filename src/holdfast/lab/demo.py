@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 from holdfast.datasets import Dataset, load_dataset
 from holdfast.environments import Group, split_environments
 from holdfast.estimators.methods import METHODS as ALL_METHODS
+from holdfast.estimators.pi import PIClassifier
 from holdfast.metrics import group_correlation
 from holdfast.parallel import run_each
 
@@ -70,14 +71,14 @@ def _fit_and_score(options: dict[str, Any], name: str, seed: int) -> tuple[dict[
 def fit_method(name: str, data: Dataset, seed: int) -> Any:
     """Fit one method on the training environments; only the oracle sees the color."""
     estimator = LogisticRegression(C=C, max_iter=1000)
-    classifier: Any = ALL_METHODS[name](estimator, random_state=seed)
+    classifier = ALL_METHODS[name](estimator, random_state=seed)
     knows = {"attribute": data.train.attributes["color"]} if name == "oracle" else {}
     # On problems this small a second thread only waits for the first, and on a busy machine for everybody else.
     with threadpool_limits(limits=1):
         return classifier.fit(data.train.X, data.train.y, environments=data.train.environments, **knows)
 
 
-def partition_correlations(data: Dataset, classifier: Any) -> list[dict[str, Any]]:
+def partition_correlations(data: Dataset, classifier: PIClassifier) -> list[dict[str, Any]]:
     """Return the correlation of color and label in each training environment and in the halves of each partition."""
     train = data.train
     environments = split_environments(train.environments, len(train))

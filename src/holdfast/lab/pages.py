@@ -36,6 +36,8 @@ from holdfast.reports.values import (
 
 if TYPE_CHECKING:
     from holdfast.auditing import Audit, Reliance
+    from holdfast.datasets.values import Dataset
+    from holdfast.estimators.pi import PIClassifier
 
 MOST_DATASETS = 12
 Record = Mapping[str, Any]
@@ -227,13 +229,19 @@ def audit_demo() -> tuple[Audit, Reliance]:
     return found, relied_on(fitted, test.X, test.y, groups=numbered)
 
 
-def column_names(data: Any) -> list[str]:
+def column_names(data: Dataset) -> list[str]:
     """Return the names of the digits' columns: pixels, then colors."""
     n_pixels = data.train.X.shape[1] - len(data.classes)
     return [f"pixel {n // 8},{n % 8}" for n in range(n_pixels)] + [f"color {name}" for name in data.classes]
 
 
-def demo_page(result: dict[str, Any], classifier: Any, *, audit: Any = None, reliance: Any = None) -> Page:
+def demo_page(
+    result: dict[str, Any],
+    classifier: PIClassifier,
+    *,
+    audit: Audit | None = None,
+    reliance: Reliance | None = None,
+) -> Page:
     """Return the report of the demo: accuracies over all seeds, digits from both halves, and the stages of seed 0.
 
     `result` and `classifier` are what `run_demo` returned, `audit` and `reliance` what `audit_demo` did.
@@ -289,7 +297,7 @@ def _inside(score: Interval) -> Interval:
     return Interval(score.value, max(score.low, 0.0), min(score.high, 1.0))  # NaN stays
 
 
-def digits_section(data: Any, classifier: Any) -> Section:
+def digits_section(data: Dataset, classifier: PIClassifier) -> Section:
     """Show a few digits of both halves of one environment, in their colors."""
     train, partition = data.train, classifier.partitions_[0]
     colors, labels = np.asarray(train.attributes["color"]), np.unique(train.y)

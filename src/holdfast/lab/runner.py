@@ -208,7 +208,7 @@ def _run_halves(config: RunConfig, prepared: Prepared) -> dict[str, Any]:
 def _run_method(config: RunConfig, prepared: Prepared, monitor: SettingsMonitor | None) -> dict[str, Any]:
     """Fit a method, and score what each validation setting selects."""
     data = prepared.dataset
-    classifier: Any = make_classifier(config, prepared)
+    classifier = make_classifier(config, prepared)
     extra = {}
     if config.method == "oracle":
         if data.unstable_attribute is None:
@@ -247,7 +247,7 @@ def _known_groups(config: RunConfig, data: Dataset) -> NDArray[Any]:
 
 
 def _score_setting(
-    config: RunConfig, prepared: Prepared, classifier: Any, split: Split, setting: Setting | None
+    config: RunConfig, prepared: Prepared, classifier: MethodClassifier, split: Split, setting: Setting | None
 ) -> dict[str, Any]:
     """Return the scores of the epoch that one setting selected, or of the one fit if there are no epochs."""
     data = prepared.dataset
@@ -299,7 +299,7 @@ def _compact(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: round(value, 5) if isinstance(value, float) else value for key, value in kept.items()}
 
 
-def _irm_penalty(classifier: Any, train: Split) -> dict[str, float]:
+def _irm_penalty(classifier: MethodClassifier, train: Split) -> dict[str, float]:
     """Return IRM's penalty and the risk on all training rows, the mean over environments."""
     import torch
 
@@ -313,7 +313,7 @@ def _irm_penalty(classifier: Any, train: Split) -> dict[str, float]:
     return {"penalty": float(torch.stack(penalties).detach().mean()), "risk": float(torch.stack(risks).mean())}
 
 
-def _words(classifier: Any, test: Split, row: int) -> dict[str, Any]:
+def _words(classifier: MethodClassifier, test: Split, row: int) -> dict[str, Any]:
     """Return how much each word of one test text carries the prediction."""
     if not isinstance(test.X, list) or row >= len(test.X):
         raise ConfigError(f"explain = {row} asks for a test text that is not there.")

@@ -129,14 +129,6 @@ class Joint:
         )[()]
         return correlation
 
-    def one_against_rest(self, label: int) -> Joint:
-        """Return the two-class distribution of 1[Y = label]: the reduction of several classes to two.
-
-        Independence of x1 and x2 given y does not survive it: "not this label" mixes the others.
-        """
-        rest = np.delete(self.array, label, axis=-1).sum(axis=-1)
-        return Joint(np.stack([rest, self.array[..., label]], axis=-1), self.x2_values)
-
 
 def toy(eta: float, noise: float = 0.2) -> Joint:
     """Return the two-bit example: x1 is a fair coin, y flips it with probability `noise`, x2 flips y with `eta`.

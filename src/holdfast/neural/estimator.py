@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from holdfast.environments import (
     Environment,
     Group,
+    PerRow,
     Rows,
     cross_groups,
     is_lazy,
@@ -66,12 +67,13 @@ from holdfast.neural.sources import Inputs, ItemSource, RowShape, labeled_items,
 from holdfast.neural.state import TrainingState
 from holdfast.neural.stored import attributes_of, state_of, with_state
 from holdfast.neural.training import TrainingTask, train
-from holdfast.rows.kinds import holds_items, is_text
+from holdfast.rows.kinds import FEW_ROWS, holds_items, is_text
 from holdfast.rows.reading import (
     as_ours,
     hold_out,
     is_share,
     known_codes,
+    no_labels,
     read_column,
     read_held_out,
     read_labels,
@@ -84,7 +86,6 @@ SCALES = 20.0  # how many times larger than the fitted rows' the values may be: 
 FEW = 5  # rows below which small values may be chance, such as one dark picture
 _SMALL = 100_000  # parameters: up to here a copy in float64 costs next to nothing
 _PATIENCE = 20  # the default; another one says that the training is to end early
-_FEW_ROWS = 64  # up to which the checks of an array would take longer than the network
 
 
 class NeuralEstimator(BaseEstimator):
@@ -128,7 +129,7 @@ class NeuralEstimator(BaseEstimator):
     def _keep_options(self, options: Mapping[str, Any]) -> None:
         """Keep parameters with a prefix under their names, as scikit-learn keeps all others."""
         for name, value in options.items():
-            check_name(type(self).__name__, name, self._get_param_names())
+            check_name(type(self).__name__, name, self._get_param_names(), self.network)
             setattr(self, name, value)
 
     def options_for(self, part: Part) -> dict[str, Any]:
@@ -150,7 +151,7 @@ class NeuralEstimator(BaseEstimator):
         """Change parameters, those with a prefix too."""
         own = self._get_param_names()
         for name in params:
-            check_name(type(self).__name__, name, own)
+            check_name(type(self).__name__, name, own, self.network)
         for name, value in params.items():
             setattr(self, name, value)
         return self
@@ -160,11 +161,11 @@ class NeuralEstimator(BaseEstimator):
     _dropout: ClassVar[float] = 0.1  # where the parameter is None
     _loss: ClassVar[str] = "cross_entropy"  # where the parameter is None
 
-    def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _learn_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Return the targets for the loop, and learn what predictions need."""
         raise NotImplementedError
 
-    def _known_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _known_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Return the targets of validation rows for the loop."""
         raise NotImplementedError
 
@@ -175,7 +176,7 @@ class NeuralEstimator(BaseEstimator):
         """Return the label as a column that validation groups are crossed with."""
         return [], [], []
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
+    def fit(self, X: Any, y: PerRow = None, sample_weight: PerRow = None, validation: Any = None) -> Self:
         """Train on all rows.
 
         Parameters
@@ -195,12 +196,6 @@ class NeuralEstimator(BaseEstimator):
         if is_share(validation):
             X, y, sample_weight, validation = self._hold_out(X, y, sample_weight, float(validation))
         self.check_training(validation=validation)
-        if validation is None and self.stops_early:
-            raise ParameterError(
-                f"patience={self.patience} ends a training whose validation score no longer improves, but there are no "
-                "validation rows. Pass fit(X, y, validation=(X, y)) or fit(X, y, validation=0.2), or leave patience "
-                "out."
-            )
         source, targets = self._read_training(X, y)
         weights = read_weights(sample_weight, len(source))
         groups = [Group("all rows", np.arange(len(source)), weights)]
@@ -209,7 +204,7 @@ class NeuralEstimator(BaseEstimator):
     def fit_groups(
         self,
         X: Any,
-        y: Any,
+        y: PerRow,
         groups: Sequence[Group],
         *,
         objective: str | Objective,
@@ -252,11 +247,6 @@ class NeuralEstimator(BaseEstimator):
             stage=stage,
         )
 
-    @property
-    def stops_early(self) -> bool:
-        """Whether a patience was set that needs validation rows."""
-        return self.patience not in (None, _PATIENCE) and self.selection_rule() is None
-
     def check_training(
         self, *, selection: str | None = None, validation: Any = None, other_environments: bool = False
     ) -> None:
@@ -280,6 +270,12 @@ class NeuralEstimator(BaseEstimator):
                     f"A callback must be an object with at least one of {', '.join(HOOKS)}. Got {callback!r} instead."
                 )
         selection = self.selection_rule(selection)
+        if selection is None and validation is None and self.patience not in (None, _PATIENCE):
+            raise ParameterError(
+                f"patience={self.patience} ends a training whose validation score no longer improves, but there are no "
+                "validation rows. Pass fit(X, y, validation=(X, y)) or fit(X, y, validation=0.2), or leave patience "
+                "out."
+            )
         if selection != LEAVE_ONE_OUT:
             grouped = holds_items(validation) or (validation is not None and validation[-1] is not None)
             choose_rule(
@@ -289,12 +285,12 @@ class NeuralEstimator(BaseEstimator):
                 other_environments=other_environments,
             )
 
-    def _hold_out(self, X: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, Any, Any, Any]:
+    def _hold_out(self, X: Any, y: Any, sample_weight: PerRow, share: float) -> tuple[Any, Any, Any, Any]:
         """Return rows, labels and weights to train on, and validation rows, a share of those of every label."""
         if holds_items(X):
             X, y, _ = read_items(X, y, (), n_workers=self._data_settings().n_workers)
         if y is None:
-            raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
+            raise no_labels(self, X)
         labels = np.asarray(read_column(y))
         codes = np.unique(labels, return_inverse=True)[1] if isinstance(self, ClassifierMixin) else np.zeros(len(y))
         kept, held = hold_out(share, [codes.astype(np.intp)], Seeding(self.random_state))
@@ -439,12 +435,12 @@ class NeuralEstimator(BaseEstimator):
             **options,
         }
 
-    def _read_training(self, X: Any, y: Any) -> tuple[RowSource, NDArray[Any]]:
+    def _read_training(self, X: Any, y: PerRow) -> tuple[RowSource, NDArray[Any]]:
         """Check rows and targets, and learn the vocabulary of texts."""
         if holds_items(X):
             X, y, _ = read_items(X, y, (), n_workers=self._data_settings().n_workers)
         if y is None:
-            raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
+            raise no_labels(self, X)
         X = self._check_rows(X, reset=True)
         if not holds_items(X):
             self._refuse_wrong_kind(is_texts=isinstance(X, list))
@@ -492,7 +488,7 @@ class NeuralEstimator(BaseEstimator):
             return read_items(X if reset else rows_to_predict(X), (), ())[0]
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
-        with as_ours(FeaturesError):
+        with as_ours(FeaturesError, X):
             if is_lazy(X):  # converted to dense a batch at a time, never as a whole
                 _check_n_features(self, X, reset=reset)
             else:
@@ -540,16 +536,16 @@ class NeuralEstimator(BaseEstimator):
         device = resolve_device(self.device_)
         network = self._exact_network(source.row_shape)
         context = autocast("fp32", device)
+        settings: dict[str, Any] = {"rows": rows, "n_outputs": self._n_outputs(), "look": self._warn_of_scale}
         with source.reading():
-            self._warn_of_scale(source)
-            return outputs_on(network, source, device=device, autocast=context, rows=rows, n_outputs=self._n_outputs())
+            return outputs_on(network, source, device=device, autocast=context, **settings)
 
     def _plain_rows(self, X: Any) -> RowSource | None:
         """Return few rows of an array that are as those of the fit without any change; None: look closer."""
         as_fitted = (
             type(X) is np.ndarray
             and X.dtype in (np.float32, np.float64)
-            and 0 < len(X) <= _FEW_ROWS
+            and 0 < len(X) <= FEW_ROWS
             and X.shape[1:] == self.input_shape_
             and getattr(self, "data__row_transform", None) is None
             and self.vocabulary_ is None
@@ -563,18 +559,16 @@ class NeuralEstimator(BaseEstimator):
         exact = isinstance(shape, tuple) and len(shape) == 1 and isinstance(self.network_, Network)
         return _in_float64(self.network_) if exact else self.network_
 
-    def _warn_of_scale(self, source: RowSource) -> None:
+    def _warn_of_scale(self, inputs: Inputs) -> None:
         """Warn of inputs whose values are many times larger or smaller than those of the fit."""
         fitted = getattr(self, "input_scale_", None)  # models of older versions have none
         if not fitted:
             return
-        # Of a Dataset the first row is read already, and reading others twice could take long.
-        n_seen = 1 if isinstance(source, ItemSource) else len(source)
-        some = source.take(evenly(np.arange(len(source)), 32)) if not isinstance(source, ItemSource) else source.first
-        found = _scale_of(some)
+        found = _scale_of(inputs)
+        n_rows = len(next(iter(inputs.values())) if isinstance(inputs, dict) else inputs)
         for name, scale in fitted.items():
             times = found.get(name, scale) / scale
-            if times > SCALES or (times * SCALES < 1 and n_seen >= FEW):
+            if times > SCALES or (times * SCALES < 1 and n_rows >= FEW):
                 what = f"Entry {name!r} of X" if name else "X"
                 warn(
                     f"{what} is on another scale than the rows that were fitted: its largest values are about "
@@ -666,6 +660,7 @@ def _scale_of(rows: Inputs) -> dict[str, float]:
     {'': 3.0}
     """
     parts = rows if isinstance(rows, dict) else {"": rows}
+    parts = {name: part[:: max(len(part) // 32, 1)] for name, part in parts.items()}
     found = {name: part for name, part in parts.items() if part.is_floating_point() and part.ndim > 1 and part.numel()}
     scales = {
         name: float(part.abs().max() if len(part) == 1 else part.flatten(1).abs().amax(1).median())
@@ -720,7 +715,7 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
         `torch.optim.lr_scheduler.StepLR`, or a function of the optimizer. None: the rate is constant.
     patience : int or None, default=20
         Evaluations without improvement before training stops. It needs validation rows, or the other environments that
-        select a judge of `PIClassifier`; without them a training takes all its epochs.
+        select a judge of `PIClassifier`; without them a value of your own is an error.
     callbacks : list of objects, optional
         With any of skorch's hooks ``on_train_begin(net)``, ``on_epoch_begin(net)``, ``on_batch_end(net)``,
         ``on_epoch_end(net)`` and ``on_train_end(net)``. `net` is the estimator, with its `network_`, `history_` and
@@ -794,12 +789,12 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
     ['no', 'yes']
     """
 
-    def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _learn_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Set `classes_` and return the class codes."""
         self.classes_, codes = read_labels(y, n_rows)
         return codes.astype(np.int64, copy=False)
 
-    def _known_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _known_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         _check_length(np.asarray(y), n_rows)
         return known_codes(y, self.classes_).astype(np.int64, copy=False)
 
@@ -814,7 +809,7 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
         codes = self.outputs(X).argmax(1).numpy()
         return self.classes_[codes]  # type: ignore[no-any-return]
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: PerRow = None, sample_weight: PerRow = None) -> float:
         """Return the accuracy; y may be left out where X is a dict or Dataset with labels."""
         X, y = labeled_items(X, y, n_workers=self._data_settings().n_workers)
         return float(super().score(X, y, sample_weight))
@@ -842,7 +837,7 @@ class NeuralRegressor(RegressorMixin, NeuralEstimator):
     _score = staticmethod(minus_squared_error)
     _dropout, _loss = 0.0, "squared"
 
-    def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _learn_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         with as_ours(LabelsError):
             targets = np.asarray(read_column(y), dtype=np.float32)
         _check_length(targets, n_rows)
@@ -850,7 +845,7 @@ class NeuralRegressor(RegressorMixin, NeuralEstimator):
             raise LabelsError("Input y contains NaN or infinity. Drop those rows before fitting.")
         return targets
 
-    def _known_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+    def _known_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         return self._learn_targets(y, n_rows)
 
     def _n_outputs(self) -> int:

@@ -51,8 +51,12 @@ def outputs_on(
     autocast: Callable[[], AbstractContextManager[Any]],
     rows: Rows | None = None,
     n_outputs: int | None = None,
+    look: Callable[[Inputs], None] = lambda inputs: None,
 ) -> Tensor:
-    """Return the network's outputs on all rows (or those listed), (n_rows, n_outputs) on the CPU."""
+    """Return the network's outputs on all rows (or those listed), (n_rows, n_outputs) on the CPU.
+
+    `look` is shown the first rows that are read.
+    """
     n_rows = len(source) if rows is None else len(rows)
     size = min(max(_CHUNK_VALUES // max(_n_values(source.row_shape), 1), 64), 4096)
     was_training = network.training
@@ -62,8 +66,11 @@ def outputs_on(
     with without_denormals(), torch.inference_mode():
         for start in range(0, n_rows, size):
             chunk = slice(start, start + size) if rows is None else rows[start : start + size]
+            inputs = source.take(chunk)
+            if not start:
+                look(inputs)
             with autocast():
-                outputs = run_network(network, moved(_matching(source.take(chunk), network), device), n_outputs)
+                outputs = run_network(network, moved(_matching(inputs, network), device), n_outputs)
             parts.append((outputs if outputs.dtype == torch.float64 else outputs.float()).cpu())
     if was_training:
         network.train()

@@ -108,7 +108,8 @@ _ELSEWHERE: Mapping[str, str] = {
     **{"optimizer__lr": "learning_rate", "optimizer__weight_decay": "weight_decay"},
     **{"epochs": "max_epochs", "n_epochs": "max_epochs", "max_iter": "max_epochs"},
     **{"module": "network", "model": "network", "criterion": "loss", "num_workers": "data__n_workers"},
-    **{"seed": "random_state", "early_stopping": "patience", "l2": "weight_decay", "alpha": "weight_decay"},
+    **{"seed": "random_state", "early_stopping": "patience"},
+    **{"l2": "weight_decay", "alpha": "weight_decay", "wd": "weight_decay"},
 }
 KNOWN = tuple(Options.__annotations__)
 
@@ -125,8 +126,11 @@ def part_of(name: str) -> Part | None:
     return next((part for part in PARTS if found and part == prefix), None)
 
 
-def check_name(owner: str, name: str, own: Sequence[str]) -> None:
-    """Refuse a parameter that there is not, with the name that was probably meant; `own` are those without a prefix."""
+def check_name(owner: str, name: str, own: Sequence[str], network: Any = None) -> None:
+    """Refuse a parameter that there is not, with the name that was probably meant.
+
+    `own` are those without a prefix; the `network` may take it as an option.
+    """
     part, option = part_of(name), name.partition("__")[2]
     if name in own or (part and name not in _ELSEWHERE and option and option in _CLOSED.get(part, (option,))):
         return
@@ -134,6 +138,8 @@ def check_name(owner: str, name: str, own: Sequence[str]) -> None:
         now = "Its entries are parameters now: network_options={'hidden': 8} is network__hidden=8."
     elif name == "schedule":
         now = "Use scheduler='cosine', or leave it out."
+    elif callable(network) and name in (options_of(network) or ()):
+        now = f"Did you mean 'network__{name}'?"
     elif name in FORMER:
         now = f"It is {FORMER[name]!r} now."
     else:

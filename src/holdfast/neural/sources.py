@@ -26,7 +26,7 @@ from torch.nn.functional import pad as pad_tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
 
-from holdfast.environments import Rows, is_lazy
+from holdfast.environments import PerRow, Rows, is_lazy
 from holdfast.exceptions import FeaturesError, InputTypeError, LabelsError, ParameterError
 from holdfast.neural.randomness import RandomStream
 
@@ -161,7 +161,7 @@ class ItemRows:
         return ItemSource(self).take(rows)
 
 
-def read_items(X: Any, y: Any, environments: Any = None, *, n_workers: int = 0) -> tuple[ItemRows, Any, Any]:
+def read_items(X: Any, y: PerRow, environments: PerRow = None, *, n_workers: int = 0) -> tuple[ItemRows, Any, Any]:
     """Return the rows of a Dataset or dict, with labels and environments: those given, else those of the items.
 
     A Dataset's labels are found by reading every item once; None stays None where the items have none.
@@ -224,7 +224,7 @@ def rows_to_predict(X: Any) -> Any:
     return X.dataset
 
 
-def labeled_items(X: Any, y: Any, *, n_workers: int = 0) -> tuple[Any, Any]:
+def labeled_items(X: Any, y: PerRow, *, n_workers: int = 0) -> tuple[Any, Any]:
     """Return rows and their labels: those given, else those of a dict's or Dataset's items.
 
     Of a DataLoader these are the items of its Dataset: their order makes no difference to a score.
@@ -274,16 +274,18 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def as_tensor(value: Any, *, n_axes: int = 0) -> Tensor:
-    """Return one row, or one of its entries, as a tensor: integers stay integers, all else becomes float32.
+def as_tensor(value: Any, *, n_axes: int = 0, entry: str | None = None) -> Tensor:
+    """Return one row, or one `entry` of it, as a tensor: integers stay integers, all else becomes float32.
 
     8-bit images are divided by 255; pictures of pillow get their channels first. `n_axes` of the value come before
     those of a row: 1 for a batch.
     """
     if isinstance(value, str | bytes) or (isinstance(value, list) and value and isinstance(value[0], str)):
+        what = "An item of X" if entry is None else f"Entry {entry!r} of an item of X"
+        name = "" if entry is None else " The entry with the site must be called 'environment'."
         raise FeaturesError(
-            f"An item of X contains text ({value!r:.40}). Turn it into token numbers first, for example with a "
-            "tokenizer, or pass a list of texts as X."
+            f"{what} contains text ({value!r:.40}). Turn it into token numbers first, for example with a "
+            f"tokenizer, or pass a list of texts as X.{name}"
         )
     if not isinstance(value, Tensor):
         array = np.asarray(value)
@@ -307,7 +309,7 @@ def collate(items: Sequence[Any]) -> Inputs:
     missing = [name for item in items for name in items[0].keys() ^ item.keys()]
     if missing:
         raise FeaturesError(f"Items of X differ in their keys: {missing[0]!r} is in some of them only.")
-    return {name: _stack([as_tensor(item[name]) for item in items], repr(name)) for name in items[0]}
+    return {name: _stack([as_tensor(item[name], entry=name) for item in items], repr(name)) for name in items[0]}
 
 
 def _stack(tensors: Sequence[Tensor], name: str) -> Tensor:
@@ -347,7 +349,7 @@ class ItemReader:
     def read(self, numbers: Rows, seeds: Sequence[int] | None) -> Any:
         """Return items as a batch, as a list for a `collate_fn`, or their labels; each item draws from its own seed."""
         if self.is_plain and not any(isinstance(values, list) for values in self.items.values()):
-            batch = {name: as_tensor(values[numbers], n_axes=1) for name, values in self.items.items()}
+            batch = {name: as_tensor(values[numbers], n_axes=1, entry=name) for name, values in self.items.items()}
             return _refuse_infinite(batch, numbers)
         found = []
         for place, number in enumerate(numbers.tolist()):
@@ -381,7 +383,7 @@ def _refuse_infinite(batch: Inputs, numbers: Rows) -> Inputs:
             where = f", entry {name!r}," if name else ""
             raise FeaturesError(
                 f"Row {int(numbers[int(bad.nonzero()[0])])} of X{where} contains {what}. Drop the row, or replace the "
-                "value in the Dataset."
+                "value."
             )
     return batch
 
@@ -472,12 +474,12 @@ class ItemSource(RowSource):
         if not len(rows):
             raise FeaturesError("X has 0 rows, but at least one is needed.")
         if self._reader.is_plain:
-            self.first = first = self.take(slice(0, 1))
+            first = self.take(slice(0, 1))
         else:  # code of the user may draw
             with _keeping_random_states():
                 _seed_all(0)
                 before = _random_states()
-                self.first = first = self.take(slice(0, 1))
+                first = self.take(slice(0, 1))
                 self._is_random = before != _random_states()
         self.row_shape = _for_each(lambda tensor: tuple(tensor.shape[1:]), first)
 

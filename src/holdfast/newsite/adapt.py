@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from holdfast.environments import listed
 from holdfast.fitting.calibration import Calibration, class_scores
 from holdfast.fitting.estimators import FittedClassifier
+from holdfast.fitting.kinds import Estimator, Predictor
 from holdfast.newsite.codes import UnstableColumn
 from holdfast.newsite.relation import Relation, join, relearn, said_by
 from holdfast.newsite.trials import LEAST_ROWS, Relearning, independent
@@ -93,7 +94,7 @@ class Adaptation:
 class AdaptedClassifier(FittedClassifier):
     """A fitted classifier over class codes that was adapted to one site."""
 
-    estimator: Any  # the stable part over class codes: it was fitted without the unstable columns
+    estimator: Predictor  # the stable part over class codes: it was fitted without the unstable columns
     removal: Removal  # of those columns
     calibration: Calibration  # from its scores to P(y | rest)
     relations: tuple[Relation, ...]  # what the columns say about the label at the site
@@ -113,7 +114,7 @@ class AdaptedClassifier(FittedClassifier):
 
 
 def adapt(
-    relearning: Relearning, estimator: Any, removal: Removal, X: Any, n_classes: int
+    relearning: Relearning, estimator: Estimator, removal: Removal, X: Any, n_classes: int
 ) -> tuple[AdaptedClassifier | None, Adaptation]:
     """Adapt a classifier to a site by rows without labels.
 

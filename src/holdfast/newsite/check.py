@@ -32,7 +32,7 @@ MOST_TRIED = 10  # columns of which it is tried how much they matter
 MATTERS = 0.05  # share of predictions that must change for a column to matter
 EVERYWHERE = 0.5  # share of the rows that do not fit from which on the model must not be used as it is
 LOST = 0.05  # accuracy that the forecast must lie below that at the known sites for labels to be advised
-LEAST_GAIN = 0.005  # accuracy that adapting must be expected to bring
+LEAST_ADDED = 0.005  # accuracy that adapting must be expected to add
 UNKNOWN = 0.7  # width of the forecast's interval from which on it says nothing, and labels are advised
 
 
@@ -152,7 +152,7 @@ ANSWERS: Mapping[Advice, str] = {
 RULES: tuple[tuple[Advice, Callable[[SiteCheck], bool]], ...] = (
     ("do_not_use", lambda found: bool(found.doubts)),
     ("do_not_use", lambda found: bool(found.misfits)),
-    ("adapt", lambda found: found.adaptation is not None and found.adaptation.adapted and found.gain >= LEAST_GAIN),
+    ("adapt", lambda found: found.adaptation is not None and found.adaptation.adapted and found.gain >= LEAST_ADDED),
     ("adapt", lambda found: again(found.adaptation)),
     ("label", lambda found: found.adaptation is not None and found.adaptation.reason == "loses" and bool(found.turned)),
     ("label", lambda found: found.forecast is not None and is_low(found, found.forecast)),

@@ -110,11 +110,7 @@ def forecast_accuracy(basis: ForecastBasis, new: Answers) -> Interval | None:
 def forecast_adapted(probabilities: Array, tried: Sequence[tuple[float, float, int]] = ()) -> Interval:
     """Return the accuracy to expect of a classifier that was made for the site: its mean confidence there (95 %).
 
-    Parameters
-    ----------
-    probabilities : array of shape (n_rows, n_classes)
-    tried : sequence of (forecast, accuracy, rows)
-        How that went at known sites.
+    `tried` has (forecast, accuracy, rows) of each known site where that was tried.
     """
     return _interval(float(probabilities.max(axis=1).mean()), len(probabilities), tried)
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.environments import listed, split_environments
+from holdfast.environments import PerRow, listed, split_environments
 from holdfast.exceptions import LabelsError, ParameterError
 from holdfast.fitting.calibration import Calibration, calibrate
 from holdfast.fitting.estimators import FittedParts, code_probabilities
+from holdfast.fitting.kinds import Predictor
 from holdfast.newsite.adapt import Adaptation, learn
 from holdfast.newsite.codes import UnstableColumn
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY
@@ -77,7 +78,7 @@ class SiteAdapter(BaseEstimator):
     def __init__(self, classifier: Any) -> None:
         self.classifier = classifier
 
-    def fit(self, X: Any, y: Any, *, environments: Any) -> SiteAdapter:
+    def fit(self, X: Any, y: PerRow, *, environments: PerRow) -> SiteAdapter:
         """Calibrate the final classifier, and try adapting at each known site.
 
         Parameters
@@ -151,7 +152,7 @@ class SiteAdapter(BaseEstimator):
 class JudgedClassifier(ClassifierMixin, FittedParts):
     """A `PIClassifier` that was adapted to one site."""
 
-    classifier: Any  # fitted PIClassifier
+    classifier: Judged
     calibration: Calibration  # from its scores to probabilities
     relations: tuple[Relation, ...]  # what the judges' vote says about the label at the site; empty: not adapted
     scale: float  # of what the vote adds, as was best at the known sites
@@ -177,12 +178,12 @@ class JudgedClassifier(ClassifierMixin, FittedParts):
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
 
-def judge_chances(judge: Any, X: Any, n_classes: int) -> Array:
+def judge_chances(judge: Predictor, X: Any, n_classes: int) -> Array:
     """Return the probabilities that a judge gives, (n_rows, n_classes)."""
     return np.asarray(code_probabilities(judge, X, n_classes))
 
 
-def judge_votes(judges: list[Any], X: Any, n_classes: int) -> Codes:
+def judge_votes(judges: list[Predictor], X: Any, n_classes: int) -> Codes:
     """Return for each row the class that the judges vote for."""
     return np.asarray(np.mean([judge_chances(judge, X, n_classes) for judge in judges], axis=0).argmax(axis=1))
 

@@ -14,7 +14,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Environment, split_environments, take_rows
+from holdfast.environments import Environment, PerRow, split_environments, take_rows
 from holdfast.exceptions import SavedModelError
 from holdfast.newsite.trials import spread_rows
 from holdfast.rows.kinds import is_frame
@@ -121,7 +121,7 @@ class TrainingProfile:
         return tuple(sorted((check for check in found if check is not None), key=lambda check: -check.share))
 
 
-def profile_training(features: pd.DataFrame, environments: Any, texts: tuple[str, ...] = ()) -> TrainingProfile:
+def profile_training(features: pd.DataFrame, environments: PerRow, texts: tuple[str, ...] = ()) -> TrainingProfile:
     """Return the profile of the plain features of a table; columns of texts are left out.
 
     Examples

@@ -26,6 +26,7 @@ from scipy import linalg
 
 from holdfast.fitting.calibration import LEAST, Calibration, log_softmax
 from holdfast.fitting.estimators import FittedClassifier, code_probabilities
+from holdfast.fitting.kinds import Predictor
 from holdfast.metrics import Interval, auroc_interval
 
 Array = NDArray[np.float64]
@@ -212,7 +213,7 @@ def _information(scores: Array, chances: Array, precision: Array) -> Array:
 class RecalibratedClassifier(FittedClassifier):
     """A fitted classifier over class codes with probabilities that are corrected for one site."""
 
-    estimator: Any  # fitted
+    estimator: Predictor
     recalibration: Recalibration
 
     @property
@@ -226,6 +227,6 @@ class RecalibratedClassifier(FittedClassifier):
         return calibration.probabilities(log_probabilities(self.estimator, X, len(calibration.offsets)))
 
 
-def log_probabilities(estimator: Any, X: Any, n_classes: int) -> Array:
+def log_probabilities(estimator: Predictor, X: Any, n_classes: int) -> Array:
     """Return (n_rows, n_classes) log-probabilities of a fitted classifier over class codes, none below a floor."""
     return np.asarray(np.log(np.maximum(code_probabilities(estimator, X, n_classes), LEAST_PROBABILITY)))

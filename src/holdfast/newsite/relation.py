@@ -95,12 +95,7 @@ class Relation:
 def relearn(column: UnstableColumn, X: Any, chances: Array) -> Relation:
     """Return what a column says about the label at a site, from rows without labels.
 
-    Parameters
-    ----------
-    column : UnstableColumn
-    X : rows of the site
-    chances : array of shape (n_rows, n_classes)
-        P(y | rest) of the stable part.
+    `chances` are P(y | rest) of the stable part, (n_rows, n_classes).
 
     Examples
     --------

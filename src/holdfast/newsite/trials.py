@@ -25,6 +25,7 @@ from scipy import special
 
 from holdfast.environments import take_rows
 from holdfast.fitting.calibration import Calibration
+from holdfast.fitting.kinds import Predictor
 from holdfast.newsite.codes import UnstableColumn
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY
 from holdfast.newsite.relation import Relation, join, relearn, said_by
@@ -32,7 +33,6 @@ from holdfast.stable.removal import Removal
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
-Scenario = Literal["known", "vanished", "reversed"]
 Reason = Literal[
     "no_unstable_column",
     "mechanism",
@@ -46,7 +46,7 @@ Reason = Literal[
     "done",
 ]
 
-LEAST_GAIN = 0.01  # log loss, in nats for each row, that adapting must save on average, and may cost at no site
+LEAST_SAVED = 0.01  # log loss, in nats for each row, that adapting must save on average, and may cost at no site
 MECHANISM = 3.0  # log Bayes factor (20 to 1) from which on a column is believed to be part of a mechanism
 MOST_PLAYED, MOST_PLAYED_ROWS = 10, 1000  # known sites that play the new one, and rows of each
 LEAST_ROWS = 30  # rows of a site that adapting needs
@@ -65,7 +65,7 @@ def is_doubtful(probability: float, effect: float) -> bool:
     """
     p = float(special.expit(min(abs(effect), 20.0)))
     lost = [-right * np.log(p) - (1 - right) * np.log1p(-p) - np.log(2) for right in (0.5, 1 - p)]
-    return bool(probability * np.mean(lost) >= LEAST_GAIN)
+    return bool(probability * np.mean(lost) >= LEAST_SAVED)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Relearning:
     calibration: Calibration | None = None  # of the stable part, at sites that it was not fitted on
     scale: float = 1.0  # of what the columns add to the log-probabilities, as was best at the known sites
     trials: Mapping[str, Mapping[str, SiteTrial]] = field(default_factory=dict)  # scenario -> known site
-    estimator: Any = None  # the stable part; None: it is the last part of the mixture
+    estimator: Predictor | None = None  # the stable part; None: it is the last part of the mixture
     removal: Removal = field(default_factory=Removal)  # of the stable part
 
     @property
@@ -133,12 +133,12 @@ class Relearning:
         lost = [
             site
             for site, trial in known.items()
-            if trial.learned < -max(LEAST_GAIN, 2 * trial.error) or gains[site] < -max(LEAST_GAIN, 2 * errors[site])
+            if trial.learned < -max(LEAST_SAVED, 2 * trial.error) or gains[site] < -max(LEAST_SAVED, 2 * errors[site])
         ]
         if lost:
             return "loses", tuple(lost)
         least = min(np.mean([trial.learned for trial in known.values()]), np.mean(list(gains.values())))
-        return ("no_gain", ()) if least < LEAST_GAIN else None
+        return ("no_gain", ()) if least < LEAST_SAVED else None
 
 
 def independent(relearning: Relearning, relations: Sequence[Relation]) -> tuple[Relation, ...]:

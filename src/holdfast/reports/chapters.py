@@ -16,6 +16,7 @@ from holdfast.diagnosis.profile import Profile, profile_columns
 from holdfast.environments import Partition, listed, split_environments
 from holdfast.exceptions import InputError
 from holdfast.fitting.estimators import last_step
+from holdfast.fitting.kinds import Predictor
 from holdfast.machine import versions
 from holdfast.metrics import prevalence
 from holdfast.reports.clinical import clinical_section
@@ -108,7 +109,7 @@ class Evidence:
 
 
 def estimator_page(
-    classifier: Any,
+    classifier: Predictor,
     evidence: Evidence | None = None,
     *,
     title: str = "",
@@ -399,7 +400,7 @@ def warnings_section(warnings: Sequence[str] | None) -> Section | None:
 def settings_section(fitted: MethodEstimator, evidence: Evidence) -> Section:
     """Show settings, seeds and versions."""
     rows = {"method": type(fitted).__name__}
-    rows |= fitted.get_params(deep=False) if hasattr(fitted, "get_params") else {}
+    rows |= fitted.get_params(deep=False)
     rows |= {f"{name} (chosen)": getattr(fitted, name) for name in ("solver_", "rounds_") if hasattr(fitted, name)}
     rows |= dict(evidence.settings)
     if evidence.seeds:

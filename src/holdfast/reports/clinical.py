@@ -32,14 +32,7 @@ def clinical_section(
 ) -> Section:
     """Return the section of a page with measures, curves and the table for TRIPOD-Cluster.
 
-    Parameters
-    ----------
-    report : ClinicalReport
-    title : str
-    where : str
-        Which rows of the sites these are.
-    shown : str
-        The measure whose picture is on the page already.
+    `where` says which rows of the sites these are, and `shown` which measure has a picture on the page already.
     """
     intro = (
         f"An event is *{report.event}*. Discrimination, calibration and net benefit {where}, pooled over sites, with "

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from holdfast.datasets.values import Split
 from holdfast.environments import Group, split_environments
@@ -103,7 +104,7 @@ def seeds_interval(values: Sequence[float]) -> Interval:
 
 
 def _scores(
-    y: Any, predicted: Any, environments: list[Group], attributes: Mapping[str, Sequence[Group]]
+    y: ArrayLike, predicted: ArrayLike, environments: list[Group], attributes: Mapping[str, Sequence[Group]]
 ) -> list[tuple[str, Score]]:
     """Return one method's scores by place."""
     scores = score_groups(y, predicted, environments)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.datasets.values import Split
-from holdfast.environments import Group, Partition, split_environments
+from holdfast.environments import Group, Partition, PerRow, split_environments
 from holdfast.exceptions import InputError
 from holdfast.reports.values import HeatMap
 from holdfast.rows.kinds import as_dense, is_frame
@@ -139,7 +139,7 @@ def _picture_rows(partitions: Sequence[Partition], training: Split) -> list[list
     return blocks
 
 
-def _targets(y: Any, class_names: Mapping[Any, str]) -> list[tuple[str, Floats]]:
+def _targets(y: PerRow, class_names: Mapping[Any, str]) -> list[tuple[str, Floats]]:
     """Return one indicator for each class; of two classes the second says it all."""
     labels = np.asarray(y)
     pairs = list(class_names.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.diagnosis.answer import SHIFTS, in_points
+from holdfast.diagnosis.answer import in_points
 from holdfast.diagnosis.values import Diagnosis, SiteDiagnosis
 from holdfast.environments import listed
 from holdfast.reports.clinical import clinical_section
@@ -27,15 +27,15 @@ LIMITS = (
     "what happens at a site that differs more."
 )
 HELP = {
-    "other patients": "The new rows are rare among the training rows, or harder for any model. Labeled rows of "
+    "covariate_shift": "The new rows are rare among the training rows, or harder for any model. Labeled rows of "
     "the site help, to recalibrate or to fit with.",
-    "other rates": "Recalibration at the site corrects this.",
-    "other relations": "The model uses effects that are different there: see questions 3 and 4.",
+    "label_shift": "Recalibration at the site corrects this.",
+    "concept_shift": "The model uses effects that are different there: see questions 3 and 4.",
 }
 MEANINGS = {
-    "other patients": "the features are distributed differently, P(x) changes",
-    "other rates": "classes are more or less frequent than the columns explain",
-    "other relations": "the effects of columns differ, P(y | x) changes",
+    "covariate_shift": "the features are distributed differently, P(x) changes",
+    "label_shift": "classes are more or less frequent than the columns explain",
+    "concept_shift": "the effects of columns differ, P(y | x) changes",
 }
 
 
@@ -64,7 +64,7 @@ def diagnosis_page(
             _columns_section(found),
             _data_section(found),
             _remedy_section(found, following),
-            *_clinical_sections(found),
+            *([] if found.clinical is None else [clinical_section(found.clinical, "What clinical studies report")]),
             made_section({"estimator": found.estimator}, settings, LIMITS),
         ),
         answer=_answer(found, following),
@@ -182,7 +182,7 @@ def _cause_section(found: Diagnosis) -> Section:
     shown, which = _shown_sites(found)
     places = [("all sites", found.parts), *((site.name, site.split.parts) for site in shown)]
     dots = [
-        Dot(place, SHIFTS[name], part.value, part.low, part.high)
+        Dot(place, name.replace("_", " "), part.value, part.low, part.high)
         for place, parts in places
         for name, part in parts.items()
     ]
@@ -191,7 +191,7 @@ def _cause_section(found: Diagnosis) -> Section:
         f"{found.loss_name} at the site minus that at the sites the model was fitted on; 0: no difference",
         tuple(dots),
         "95% intervals, for this model. A negative part makes the site easier. "
-        + " ".join(f"*{SHIFTS[name].capitalize()}*: {text}." for name, text in MEANINGS.items())
+        + " ".join(f"*{name.replace('_', ' ').capitalize()}*: {text}." for name, text in MEANINGS.items())
         + which,
         place_title="site",
         reference=0.0,
@@ -207,7 +207,7 @@ def _cause_section(found: Diagnosis) -> Section:
     cause = (
         "the interval of each part includes 0."
         if found.cause is None
-        else f"mostly *{SHIFTS[found.cause]}*. {HELP[found.cause]}"
+        else f"mostly *{found.cause.replace('_', ' ')}*. {HELP[found.cause]}"
     )
     intro = (
         f"The {found.loss_name} at a left-out site, minus that at the sites the model was fitted on, has three parts. "

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.base import is_classifier
 
 from holdfast.datasets.values import Split
 from holdfast.fitting.estimators import last_step, predicted_codes
@@ -186,10 +185,11 @@ def reliance_section(reliance: Reliance | None) -> Section | None:
 def shuffle_features(classifier: Any, training: Split, names: Sequence[str] | None = None) -> Reliance | None:
     """Return what a stable classifier and its ordinary counterpart rely on; None where there is nothing to compare."""
     from holdfast.auditing import relied_on
+    from holdfast.estimators.stable import StableClassifier
 
     fitted = last_step(classifier)
     shape: tuple[int, ...] = getattr(training.X, "shape", ())
-    if not is_classifier(fitted) or not hasattr(fitted, "ordinary_") or len(shape) != 2 or shape[1] > RELIED_COLUMNS:
+    if not isinstance(fitted, StableClassifier) or len(shape) != 2 or shape[1] > RELIED_COLUMNS:
         return None
     ordinary = _Ordinary(classifier, fitted)
     pair = {ORDINARY: ordinary, STABLE: classifier}

@@ -21,15 +21,7 @@ SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] 
 
 
 def check_page(found: SiteCheck, *, title: str = "Check", following: str = "") -> Page:
-    """Return a report about what `TableClassifier.check` returned.
-
-    Parameters
-    ----------
-    found : SiteCheck
-    title : str
-    following : str
-        The command to run next.
-    """
+    """Return a report about what `TableClassifier.check` returned, and the command to run next (`following`)."""
     sections = (_columns_section(found), _unstable_section(found), _predictions_section(found))
     return Page(
         title, f"{found.n_rows:,} rows of the new site, without labels.", sections, answer=_answer(found, following)
@@ -92,15 +84,7 @@ def _predictions_section(found: SiteCheck) -> Section:
 
 
 def course_page(course: Course, *, title: str = "Course", following: str = "") -> Page:
-    """Return a report about the checks of several periods.
-
-    Parameters
-    ----------
-    course : Course
-    title : str
-    following : str
-        The command to run next.
-    """
+    """Return a report about the checks of several periods, and the command to run next (`following`)."""
     last = course.periods[-1]
     signal, text = SIGNALS["unsure" if last.check.is_unsure else last.check.advice]
     advice = (*last.check.remarks, *run_next(following))

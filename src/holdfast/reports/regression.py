@@ -27,17 +27,7 @@ def regression_page(
     following: str = "",
     settings: Mapping[str, Any] | None = None,
 ) -> Page:
-    """Return a report about what `holdfast.tables.regression.diagnose_regression` returned.
-
-    Parameters
-    ----------
-    found : RegressionDiagnosis
-    title : str
-    following : str
-        The command to run next.
-    settings : mapping, optional
-        How it was made, such as the table's name.
-    """
+    """Return a report about what `diagnose_regression` returned; parameters as for `diagnosis_page`."""
     sites = [site.name for site in found.new.sites]
     n_rows = sum(site.n_rows for site in found.new.sites)
     return Page(

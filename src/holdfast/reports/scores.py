@@ -22,17 +22,7 @@ SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] 
 def score_page(
     found: ScoreDiagnosis, *, title: str = "Diagnosis", following: str = "", settings: Mapping[str, Any] | None = None
 ) -> Page:
-    """Return a report about what `holdfast.diagnose_scores` returned.
-
-    Parameters
-    ----------
-    found : ScoreDiagnosis
-    title : str
-    following : str
-        The command to run next.
-    settings : mapping, optional
-        How it was made, such as the table's name.
-    """
+    """Return a report about what `holdfast.diagnose_scores` returned; parameters as for `diagnosis_page`."""
     sites = [site.name for site in found.clinical.sites]
     n_rows = sum(site.n_rows for site in found.clinical.sites)
     intro = "Nothing was fitted: the predicted risks were compared with the outcomes at each site."

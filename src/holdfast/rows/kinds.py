@@ -19,6 +19,8 @@ from holdfast.fitting.estimators import BOOSTERS, is_network, last_step, library
 # Settings in which scikit-learn, XGBoost and CatBoost take names of columns.
 NAMING = "categorical_features", "monotonic_cst", "monotone_constraints", "interaction_constraints", "ignored_features"
 
+FEW_ROWS = 64  # up to which the checks of an array would take longer than a network
+
 
 def holds_items(X: Any) -> bool:
     """Return whether X is what only networks read: a dict of arrays, a torch Dataset, a DataLoader, or rows of one.
@@ -62,6 +64,17 @@ def as_dense(X: Any) -> NDArray[Any]:
 def count_rows(X: Any) -> int:
     """Return the number of rows, whatever holds them."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def is_few_pictures(X: Any) -> bool:
+    """Return whether X is an array of a few finite pictures: other checks would take longer than a network."""
+    return (
+        type(X) is np.ndarray
+        and X.ndim > 2
+        and X.dtype in (np.float32, np.float64)
+        and 0 < len(X) <= FEW_ROWS
+        and bool(np.isfinite(X).all())
+    )
 
 
 def is_text(X: Any) -> bool:

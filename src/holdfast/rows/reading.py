@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from holdfast.environments import Rows, Weights, as_labels, label_array, listed, missing_labels, unique_labels
+from holdfast.environments import PerRow, Rows, Weights, as_labels, label_array, listed, missing_labels, unique_labels
 from holdfast.exceptions import (
     EnvironmentsError,
     FeaturesError,
@@ -27,13 +27,23 @@ from holdfast.seeding import Seeding
 MOST_MEAN_WEIGHT = 1.5  # mean above which weights that are not whole numbers are probably those of a survey
 
 
-def read_column(y: Any) -> NDArray[Any]:
+def read_column(y: PerRow) -> NDArray[Any]:
     """Return y as one column; NaN and numbers next to texts in a list stay what they are."""
     with as_ours(LabelsError):
         return np.asarray(column_or_1d(as_labels(y) if isinstance(y, list | tuple) else y, warn=True))
 
 
-def read_labels(y: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def no_labels(estimator: object, X: Any) -> LabelsError:
+    """Return the error about labels that are neither passed nor in the items of X."""
+    first, names = None, ""
+    if type(X).__name__ == "ItemRows":
+        first = X.items if isinstance(X.items, Mapping) else X.items[0]
+    if isinstance(first, Mapping):
+        names = f" The items have {', '.join(map(repr, first))}: rename the label to 'label'."
+    return LabelsError(f"{type(estimator).__name__}.fit requires y to be passed, but the target y is None.{names}")
+
+
+def read_labels(y: PerRow, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the classes and each row's class code; at least two classes, and a label for each row."""
     labels = read_column(y)
     if len(labels) != n_rows:
@@ -55,7 +65,7 @@ def read_labels(y: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
     return classes, codes
 
 
-def known_codes(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
+def known_codes(y: PerRow, classes: NDArray[Any]) -> NDArray[np.intp]:
     """Return the class codes of validation rows, whose labels must be among the classes."""
     labels = np.asarray(y)
     unknown = np.setdiff1d(labels, classes)
@@ -110,7 +120,7 @@ def hold_out(share: float, strata: Sequence[NDArray[np.intp]], seeding: Seeding)
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)
 
 
-def read_weights(sample_weight: Any, n_rows: int) -> Weights | None:
+def read_weights(sample_weight: PerRow, n_rows: int) -> Weights | None:
     """Return one finite weight for each row, at least some positive."""
     if sample_weight is None:
         return None
@@ -151,7 +161,7 @@ def warn_of_other_order(X: Any, **others: Any) -> None:
             )
 
 
-def read_groups(group_labels: Any, n_rows: int) -> tuple[NDArray[np.intp], tuple[str, ...]] | None:
+def read_groups(group_labels: PerRow, n_rows: int) -> tuple[NDArray[np.intp], tuple[str, ...]] | None:
     """Return the codes of the given groups and their names."""
     if group_labels is None:
         return None
@@ -160,7 +170,7 @@ def read_groups(group_labels: Any, n_rows: int) -> tuple[NDArray[np.intp], tuple
     return codes, tuple(f"group {value}" for value in values)
 
 
-def read_folds(folds: Any, n_rows: int) -> NDArray[np.intp] | None:
+def read_folds(folds: PerRow, n_rows: int) -> NDArray[np.intp] | None:
     """Return the fold number of each row."""
     if folds is None:
         return None
@@ -172,8 +182,8 @@ def read_folds(folds: Any, n_rows: int) -> NDArray[np.intp] | None:
 
 
 @contextlib.contextmanager
-def as_ours(error: type[HoldfastError]) -> Iterator[None]:
-    """Turn scikit-learn's complaints about input into ours, with the same words."""
+def as_ours(error: type[HoldfastError], rows: Any = None) -> Iterator[None]:
+    """Turn scikit-learn's complaints about input into ours, with the same words; name the first bad one of `rows`."""
     try:
         yield
     except HoldfastError:
@@ -181,4 +191,19 @@ def as_ours(error: type[HoldfastError]) -> Iterator[None]:
     except TypeError as problem:
         raise InputTypeError(str(problem)) from problem
     except ValueError as problem:
-        raise error(str(problem)) from problem
+        raise error(_first_bad_row(rows) or str(problem)) from problem
+
+
+def _first_bad_row(rows: Any) -> str | None:
+    """Return the sentence about the first row of an array that has NaN or infinity, if there is one."""
+    try:
+        values = np.asarray(rows)
+    except (TypeError, ValueError):  # what is no array at all
+        return None
+    if values.dtype.kind != "f" or values.ndim < 2 or not values.size:
+        return None
+    found = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    if not len(found):
+        return None
+    what = "NaN" if np.isnan(values[found[0]]).any() else "infinity"
+    return f"Row {found[0]} of X contains {what}. Drop the row, or replace the value."

@@ -17,6 +17,7 @@ from scipy import special
 
 from holdfast.exceptions import ParameterError, SavedModelError
 from holdfast.extras import require
+from holdfast.fitting.estimators import trained_network
 from holdfast.saving.files import write_bytes
 
 OPSET = 18
@@ -58,7 +59,7 @@ def keep_if_same(
 def export_network(model: Any, file: str | os.PathLike[str], rows: Any) -> float:
     """Write a classifier around a network that was fitted on arrays or a Dataset; see `tables.export.export_onnx`."""
     estimator = getattr(model, "estimator_", model)
-    if not hasattr(estimator, "network_"):
+    if trained_network(estimator) is None:
         raise SavedModelError(
             f"{type(estimator).__name__} was not fitted on a table and is not a network, so it cannot be exported. Fit "
             "it with TableClassifier or `holdfast fit`."

@@ -7,7 +7,7 @@ reverses. So the expected share is
     q = 1/2 + (p - 1/2) max(0, 1 - 2 caution P),
 
 and the effect of least expected log loss is logit q: the share logit q / logit p of it is kept. A change of the
-classifier must be worth it: what is given up is shrunk by gain² / (gain² + 0.03²), where the gain is the expected log
+classifier must be worth it: what is given up is shrunk by gain³ / (gain³ + 0.05³), where the gain is the expected log
 loss saved, the Kullback-Leibler divergence of q and p.
 """
 
@@ -22,7 +22,7 @@ from scipy import special
 from holdfast.stable.hypotheses import Posterior
 
 CAUTION = 0.75  # the default: halfway between "vanishes" and "reverses"
-LEAST_GAIN = 0.03  # log loss, in nats for each row, that a change of the classifier must save to count half
+LEAST_GAIN = 0.05  # log loss, in nats for each row, that a change of the classifier must save to count half
 NOTHING, EVERYTHING = 0.02, 0.98  # shares up to which nothing, and from which on everything is kept
 MOST_LEVELS = 3  # classifiers that do without some features
 APART = 0.1  # kept shares that differ by less belong to one level
@@ -43,7 +43,7 @@ def kept_share(found: Posterior, caution: float = CAUTION) -> float:
     expected = 0.5 + (known - 0.5) * max(0.0, 1 - 2 * caution * found.probability)
     share = float(special.logit(expected) / special.logit(known))
     gain = expected * np.log(expected / known) + (1 - expected) * np.log((1 - expected) / (1 - known))
-    share = 1 - (1 - share) * float(gain**2 / (gain**2 + LEAST_GAIN**2))
+    share = 1 - (1 - share) * float(gain**3 / (gain**3 + LEAST_GAIN**3))
     return 0.0 if share < NOTHING else 1.0 if share > EVERYTHING else share
 
 

@@ -35,8 +35,25 @@ LEAST_ROWS, LEAST_LABELS = 30, 5  # rows, and rows of each label, that a site ne
 MOST_SITES = 50
 
 
+class BySite:
+    """Rows with a code of their site."""
+
+    sites: Codes  # (n_rows,) small sites are pooled
+
+    @cached_property
+    def rows_of_sites(self) -> list[Codes]:
+        """The rows of each site."""
+        order = np.argsort(self.sites, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.sites))[:-1])
+
+    @property
+    def n_sites(self) -> int:
+        """Number of sites."""
+        return int(self.sites.max()) + 1
+
+
 @dataclass(frozen=True, eq=False)
-class Design:
+class Design(BySite):
     """Rows as the hypotheses see them; every array has a row for each row of the table."""
 
     features: tuple[tuple[int, ...], ...]  # the encoded columns of each feature
@@ -49,17 +66,6 @@ class Design:
     cells: Codes  # (n_rows,) number of the row's class and site
     sites: Codes  # (n_rows,) small sites are pooled
     weights: Array  # (n_rows,) how many rows each row stands for
-
-    @cached_property
-    def rows_of_sites(self) -> list[Codes]:
-        """The rows of each site."""
-        order = np.argsort(self.sites, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(self.sites))[:-1])
-
-    @property
-    def n_sites(self) -> int:
-        """Number of sites."""
-        return int(self.sites.max()) + 1
 
 
 def make_design(
@@ -95,13 +101,13 @@ def make_design(
         firsts = np.unique(subjects[order], return_index=True)[1]
         folds = folds[order][firsts][subjects]
     cells = np.unique(y + n_classes * sites, return_inverse=True)[1]
-    features = _features(columns)
+    features = features_of(columns)
     if len(features) > MOST_FEATURES:
         features = _screen(columns.values, features, y, sites, cells, counts)
     used = [column for feature in features for column in feature]
-    raw = _dense(columns.values[:, used])
+    raw = dense(columns.values[:, used])
     feature_of = np.repeat(np.arange(len(features)), [len(feature) for feature in features])
-    scaled = _standardize(raw)
+    scaled = standardize(raw)
     is_quantity = np.array([_n_values(column) >= QUANTITY for column in raw.T])
     squares = scaled[:, is_quantity] ** 2 - 1
     everything = np.hstack([scaled, squares])
@@ -113,18 +119,18 @@ def make_design(
         mine = np.flatnonzero(feature_of == place)
         single = raw[:, mine[0]]
         if len(feature) > 1:
-            values[:, place] = _unit(said[:, place])
+            values[:, place] = unit_variance(said[:, place])
         else:
             values[:, place] = scaled[:, mine[0]]
         if n_classes == 2 and len(feature) == 1:
             is_code[place] = _n_values(single) == 2
-            own[:, place] = single > single.min() if is_code[place] else _binormal_scores(single, y, sites, counts)
+            own[:, place] = single > single.min() if is_code[place] else binormal_scores(single, y, sites, counts)
         else:
-            own[:, place] = _unit(parts[:, place])
+            own[:, place] = unit_variance(parts[:, place])
     return Design(features, values, own, is_code, parts, said, label, cells, sites, counts)
 
 
-def _dense(values: Any) -> Array:
+def dense(values: Any) -> Array:
     """Return an array of numbers, also of a sparse one."""
     return np.asarray(as_dense(values), dtype=np.float64)
 
@@ -153,7 +159,7 @@ def pool_sites(y: Codes, sites: Codes) -> Codes:
     return np.asarray(np.unique(pooled[sites], return_inverse=True)[1], dtype=np.intp)
 
 
-def _features(columns: Columns) -> tuple[tuple[int, ...], ...]:
+def features_of(columns: Columns) -> tuple[tuple[int, ...], ...]:
     """Return the columns of each feature, in the order of their first columns."""
     grouped = {column: tuple(members) for members in columns.groups.values() for column in members}
     return tuple(dict.fromkeys(grouped.get(column, (column,)) for column in range(len(columns))))
@@ -166,7 +172,7 @@ def _screen(
     n_cells, n_rows = int(cells.max()) + 1, len(y)
     chosen = sp.csr_array((counts, (cells, np.arange(n_rows))), shape=(n_cells, n_rows))
     sizes: Array = np.asarray(chosen.sum(axis=1), dtype=np.float64).ravel()
-    means = _dense(chosen @ values) / sizes[:, None]
+    means = dense(chosen @ values) / sizes[:, None]
     squares = chosen @ (values.power(2) if is_sparse(values) else np.asarray(values) ** 2)
     total = np.asarray(squares.sum(axis=0)).ravel()
     within = np.maximum((total - sizes @ means**2) / max(n_rows - n_cells, 1), 1e-9)
@@ -188,15 +194,15 @@ def _group_means(values: Array, groups: Codes, sizes: Array) -> Array:
     return np.asarray((sums / totals[:, None])[groups])
 
 
-def _standardize(values: Array) -> Array:
+def standardize(values: Array) -> Array:
     """Return columns with mean 0 and variance 1, their tails drawn in; constant columns are 0."""
     low, high = np.quantile(values, [TAILS, 1 - TAILS], axis=0)
     flat = low >= high
     low[flat], high[flat] = values[:, flat].min(axis=0), values[:, flat].max(axis=0)
-    return _unit(np.clip(values, low, high))
+    return unit_variance(np.clip(values, low, high))
 
 
-def _unit(values: Array) -> Array:
+def unit_variance(values: Array) -> Array:
     """Return columns with mean 0 and variance 1; constant columns are 0."""
     spread = values.std(axis=0)
     return np.asarray((values - values.mean(axis=0)) / np.where(spread > 1e-9, spread, np.inf))
@@ -208,7 +214,7 @@ def _n_values(column: Array) -> int:
     return len(some) if len(some) >= QUANTITY else len(np.unique(column))
 
 
-def _binormal_scores(column: Array, y: Codes, sites: Codes, weights: Array) -> Array:
+def binormal_scores(column: Array, y: Codes, sites: Codes, weights: Array) -> Array:
     """Return scores that depend on ranks within the site alone, and are normal with variance 1 given the label.
 
     The distance of the two means is that of the AUROC, as for a binormal ROC curve. Scores that are normal over both
@@ -217,7 +223,7 @@ def _binormal_scores(column: Array, y: Codes, sites: Codes, weights: Array) -> A
     Examples
     --------
     >>> column, y, one = np.array([1.0, 5.0, 5.0, 90.0]), np.array([0, 0, 1, 1]), np.ones(4)
-    >>> _binormal_scores(column, y, np.zeros(4, dtype=int), one).round(2).tolist()
+    >>> binormal_scores(column, y, np.zeros(4, dtype=int), one).round(2).tolist()
     [-1.52, 0.0, 0.0, 1.52]
     """
     scores = np.empty(len(column))

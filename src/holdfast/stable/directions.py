@@ -7,7 +7,7 @@ is a Wishart matrix. Directions with eigenvalues beyond its largest root (Tracy 
 
 A logistic regression of the other directions is the candidate. Whitened, it also finds what hides in a direction of
 little variance. On tables without such directions it is worse than a classifier of columns, so it must prove itself. At
-sites left out, log loss and accuracy must be better by `LEAST_GAIN`, on average and at the worst site. It is compared
+sites left out, log loss and accuracy must be better by `LEAST_BETTER`, on average and at the worst site. It is compared
 with the classifier so far, and with one of the columns and the products of columns and unstable coordinates: where
 P(y|x) has a bend or an interaction and ranges differ, effects differ too. It is tried where no column changes, or more
 than half of them do. A few that change are better given up as columns: the estimate of a direction is never exact and
@@ -30,6 +30,7 @@ from sklearn.exceptions import ConvergenceWarning
 from holdfast.fitting.calibration import class_scores
 from holdfast.fitting.estimators import last_step
 from holdfast.fitting.folds import fold_parts, rows_without
+from holdfast.fitting.kinds import Estimator
 from holdfast.fitting.logistic import LogisticModel, logistic_start, with_coefficients
 from holdfast.rows.training import TrainingRows
 from holdfast.stable.findings import Finding, summarize
@@ -39,7 +40,7 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 LEAST_SITES = 3  # with two, one is left when the other is left out
-LEAST_GAIN = 0.01  # nats for each row, and accuracy
+LEAST_BETTER = 0.01  # log loss in nats for each row, and accuracy
 LARGEST_ROOT = 3.27  # of Tracy and Widom's law, exceeded by chance once in a thousand times
 FLAT = 1e-9  # variance within label and site, relative to the largest, below which columns are collinear
 
@@ -70,7 +71,7 @@ class Candidate:
 
 
 def try_directions(
-    fitted: Any, estimator: Any, training: TrainingRows, folds: Codes, rounds: Codes, before: Array
+    fitted: Any, estimator: Estimator, training: TrainingRows, folds: Codes, rounds: Codes, before: Array
 ) -> Candidate | None:
     """Return the classifier of stable directions, where it is better at sites left out; else None.
 
@@ -163,14 +164,14 @@ def describe(directions: Directions, training: TrainingRows, names: Sequence[str
     return tuple(found)
 
 
-def _fit(estimator: Any, coordinates: Array, y: Codes) -> Any:
+def _fit(estimator: Estimator, coordinates: Array, y: Codes) -> Any:
     """Fit the logistic regression; where it does not converge, its answers show whether it is good enough."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return clone(last_step(estimator)).fit(coordinates, y)
 
 
-def _answers(estimator: Any, training: TrainingRows, parts: Codes, *, bent: bool = False) -> Array:
+def _answers(estimator: Estimator, training: TrainingRows, parts: Codes, *, bent: bool = False) -> Array:
     """Return the scores of every row by fits to the other parts: to stable directions, or to columns and products."""
     scores = np.empty((training.n_rows, 2))
     for rows in fold_parts(np.arange(training.n_rows), parts):
@@ -196,4 +197,4 @@ def _is_better(before: Array, after: Array, y: Codes, sites: Codes) -> bool:
 
     old, new = by_site(before), by_site(after)  # (2, n_sites) each
     gains = *(new.mean(axis=1) - old.mean(axis=1)), *(new.min(axis=1) - old.min(axis=1))
-    return bool(min(gains) >= LEAST_GAIN)
+    return bool(min(gains) >= LEAST_BETTER)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -29,26 +28,33 @@ from scipy import linalg, special
 
 from holdfast.fitting.folds import deal_evenly
 from holdfast.rows.keys import row_keys
-from holdfast.rows.kinds import as_dense
 from holdfast.stable import hypotheses
 from holdfast.stable.columns import Columns
 from holdfast.stable.decision import CAUTION, EVERYTHING, LEAST_GAIN, NOTHING
-from holdfast.stable.design import QUANTITY, pool_sites
+from holdfast.stable.design import (
+    MOST_FEATURES,
+    N_FOLDS,
+    QUANTITY,
+    TAILS,
+    BySite,
+    dense,
+    features_of,
+    pool_sites,
+    standardize,
+    unit_variance,
+)
 from holdfast.stable.hypotheses import BENT, CHANGING, SPREADS, Posterior
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 # Numerics: none of these is part of the model.
-N_FOLDS = 5
-TAILS = 0.005  # share of the values at each end that are drawn in
 KNOTS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)  # quantiles at which a bend may turn
-MOST_FEATURES = 120  # of wider tables those that say most about the label
 MOST_CROSSED = 12  # features whose products are among what the others say of the label
 MOST_PRODUCTS = 3  # products that compete with a change
 
 
 @dataclass(frozen=True, eq=False)
-class NumberDesign:
+class NumberDesign(BySite):
     """Rows as the hypotheses see them; every array has a row for each row of the table."""
 
     features: tuple[tuple[int, ...], ...]  # the encoded columns of each feature
@@ -59,17 +65,6 @@ class NumberDesign:
     unit: float  # of the label: effects on the standardized one times this are in its own units
     sites: Codes  # (n_rows,) small sites are pooled
     weights: Array  # (n_rows,) how many rows each row stands for
-
-    @cached_property
-    def rows_of_sites(self) -> list[Codes]:
-        """The rows of each site."""
-        order = np.argsort(self.sites, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(self.sites))[:-1])
-
-    @property
-    def n_sites(self) -> int:
-        """Number of sites."""
-        return int(self.sites.max()) + 1
 
 
 def make_number_design(
@@ -84,19 +79,16 @@ def make_number_design(
         counts = counts / np.bincount(subjects)[subjects]
         firsts = np.unique(subjects[order], return_index=True)[1]
         folds = folds[order][firsts][subjects]
-    names = columns.features()
-    features = tuple(
-        tuple(column for column, other in enumerate(names) if other == name) for name in dict.fromkeys(names)
-    )
-    label = _drawn_in(y[:, None])[:, 0]
+    features = features_of(columns)
+    label = standardize(y[:, None])[:, 0]
     centered = _within(label[:, None], sites, counts)[:, 0]
     if len(features) > MOST_FEATURES:
-        says = np.abs(_within(_drawn_in(as_dense(columns.values)), sites, counts).T @ (counts * centered))
+        says = np.abs(_within(standardize(dense(columns.values)), sites, counts).T @ (counts * centered))
         best = np.argsort([-says[list(feature)].max() for feature in features], kind="stable")[:MOST_FEATURES]
         features = tuple(features[place] for place in sorted(best.tolist()))
     owners = np.repeat(np.arange(len(features)), [len(feature) for feature in features])
-    raw = np.asarray(as_dense(columns.values[:, [c for feature in features for c in feature]]), dtype=np.float64)
-    scaled = _drawn_in(raw)
+    raw = dense(columns.values[:, [c for feature in features for c in feature]])
+    scaled = standardize(raw)
     bends, of_bends = [scaled], [owners]
     for place, column in enumerate(scaled.T):
         if len(np.unique(column[:2000])) >= QUANTITY:
@@ -106,13 +98,13 @@ def make_number_design(
     parts = _parts(matrix, of, centered, counts, folds)
     values = np.column_stack(
         [
-            _unit(parts[:, place]) if len(feature) > 1 else scaled[:, owners == place][:, 0]
+            unit_variance(parts[:, place]) if len(feature) > 1 else scaled[:, owners == place][:, 0]
             for place, feature in enumerate(features)
         ]
     )
     crossed = np.sort(np.argsort(-parts.var(axis=0), kind="stable")[:MOST_CROSSED])
     first, second = np.array(list(combinations(crossed.tolist(), 2)), dtype=np.intp).reshape(-1, 2).T
-    products = _within(_unit(values[:, first] * values[:, second]), sites, counts)
+    products = _within(unit_variance(values[:, first] * values[:, second]), sites, counts)
     made_of = np.concatenate([of, first]), np.concatenate([of, second])
     others = _others_say(np.hstack([matrix, products]), made_of, len(features), centered, counts, folds)
     return NumberDesign(features, values, parts, others, label, _spread(y), sites, counts)
@@ -147,7 +139,7 @@ def kept_slope(found: Posterior, caution: float = CAUTION) -> float:
     """
     share = max(0.0, 1 - 2 * caution * found.probability)
     gain = 0.5 * ((1 - share) * found.effect) ** 2  # log loss saved, in nats for each row
-    share = 1 - (1 - share) * gain**2 / (gain**2 + LEAST_GAIN**2)
+    share = 1 - (1 - share) * gain**3 / (gain**3 + LEAST_GAIN**3)
     return 0.0 if share < NOTHING else 1.0 if share > EVERYTHING else share
 
 
@@ -166,7 +158,7 @@ def _posterior(
         _compare(ranks[0], ranks[1], None, None, design),
     ]
     weakest = min(found, key=lambda one: one.evidence)
-    probability = hypotheses._probability(weakest.evidence, 0.0, mechanism, prior)
+    probability = hypotheses._probability(weakest.evidence, mechanism, prior)
     return Posterior(
         probability,
         signal,
@@ -383,26 +375,12 @@ def _ridge(sums: tuple[Array, Array], folds: Codes, chosen: NDArray[np.bool_]) -
 def _hinges(column: Array) -> Array:
     """Return how far values lie above each of a few knots, with variance 1."""
     knots = np.unique(np.quantile(column, KNOTS))
-    return np.column_stack([_unit(np.maximum(column - knot, 0.0)) for knot in knots])
-
-
-def _drawn_in(values: Array) -> Array:
-    """Return columns with mean 0 and variance 1, their tails drawn in."""
-    low, high = np.quantile(values, [TAILS, 1 - TAILS], axis=0)
-    flat = low >= high
-    low[flat], high[flat] = values[:, flat].min(axis=0), values[:, flat].max(axis=0)
-    return _unit(np.clip(values, low, high))
+    return np.column_stack([unit_variance(np.maximum(column - knot, 0.0)) for knot in knots])
 
 
 def _spread(values: Array) -> float:
     """Return the standard deviation of values whose tails are drawn in."""
     return float(np.clip(values, *np.quantile(values, [TAILS, 1 - TAILS])).std())
-
-
-def _unit(values: Array) -> Array:
-    """Return columns with mean 0 and variance 1; constant columns are 0."""
-    spread = values.std(axis=0)
-    return np.asarray((values - values.mean(axis=0)) / np.where(spread > 1e-9, spread, np.inf))
 
 
 def _normal_scores(column: Array, design: NumberDesign) -> Array:

@@ -16,7 +16,7 @@ For C and S the likelihood of a site is
 
 with x Bernoulli (codes) or normal (scores of ranks within the site) given the true label y*. a_e and s_e are maximized,
 v_e, b_e and b are integrated out. "The label alone" against N is a Bayes factor of the R² of x on the other features
-within label and site (g-priors), to the power 0.4. The probability of S follows from Bayes' rule.
+within label and site (g-priors). The probability of S follows from Bayes' rule, with all likelihoods to the power 0.7.
 
 A feature depends on the label alone, or not, whatever its effect: that is what tells a spurious code from a natural
 measurement, and it is the assumption of Predict then Interpolate about unstable features.
@@ -34,22 +34,23 @@ from scipy import sparse, special
 from scipy.interpolate import CubicSpline
 
 from holdfast.fitting.newton import LogisticFit, fit_logistic
-from holdfast.stable.design import Codes, Design
+from holdfast.stable.density import log_any, log_given_label
+from holdfast.stable.design import Codes, Design, binormal_scores
 
 Array = NDArray[np.float64]
 
 # The priors of the model.
 LABEL_ALONE = 0.5  # a feature depends on the label and the site alone; else it is part of a mechanism
 CHANGING = 0.1  # expected number of features whose relation changes, shared by what features are worth
-VARIES = 0.05  # the effect of a mechanism's feature varies as much as one that changes
+VARIES = 0.01  # the effect of a mechanism's feature varies as much as one that changes
 SPREADS = np.array([0.2, 0.4, 0.8])  # rho: standard deviation between sites of an effect that changes, over the effect
-FLIPPED = 0.5  # labels are flipped somewhere
+FLIPPED = 0.5  # labels are flipped at a site
 FLIPPED_SHARE = 0.1  # scale of the share of flipped labels at a site (half normal)
 BENT = 0.1  # where an effect depends on the row instead of the site, it has a bend, or products with other features
 COLLIDER = 0.2  # a mechanism's features go together through the label alone
 R_SQUARED = np.array([0.03, 0.1, 0.3, 0.6])  # of a mechanism's feature on the others, within label and site
 TWIN = 0.5  # correlation within label and site from which on the closest feature is a copy and not one of the others
-POWER = 0.4  # of the likelihood of that regression: features are only about normal, so its evidence counts less
+POWER = 0.7  # of every likelihood: features are only about normal, so the evidence counts less
 
 # Numerics.
 FLIP_KNOTS = np.array([0.0, 0.015, 0.04, 0.08, 0.14, 0.22, 0.34])  # shares of flipped labels that are computed
@@ -57,7 +58,7 @@ FLIP_SHARES = np.linspace(0.0, 0.34, 60)
 LOG_FLIPPED = special.log_softmax(-0.5 * (FLIP_SHARES / FLIPPED_SHARE) ** 2)  # their prior
 EM_STEPS = 25
 MOST_EFFECTS = 200  # effects b that are integrated over
-WEAK = 1e-2  # precision of coefficients that are as good as free
+WEAK = 0.25  # precision of intercepts and slopes: their prior says as much as about one row
 TINY = 1e-300  # keeps logarithms finite
 LEFT = 1e-8  # share of a column's variance below which nothing is left of it but rounding
 COPY = 0.99  # correlation within label and site from which on features are the same
@@ -119,35 +120,27 @@ def _posterior(
     grid = _effect_grid(plain[:, None, :])
     same, varies = _marginals([_log_likelihood(site, grid[0], is_code) for site in plain], grid)
     change, noise, bend = varies - same, np.inf, np.inf
-    probability = _probability(varies, same, mechanism, prior)
+    probability = _probability(change, mechanism, prior)
     if probability > NEGLIGIBLE:  # the rivals can only lower it
         sites = _flipped_sites(design, j, others)
         grid = _effect_grid(sites)
-        found = [_log_likelihood(site, grid[0], is_code) for site in sites]
-        clean = [likelihoods[0] for likelihoods in found]
-        noisy = [_log_sum(likelihoods + LOG_FLIPPED[:, None]) for likelihoods in found]
-        either = [
-            np.logaddexp(np.log1p(-FLIPPED) + one, np.log(FLIPPED) + other)
-            for one, other in zip(clean, noisy, strict=True)
-        ]
-        same, varies = _marginals(clean, grid)
-        flipped, both = _marginals(either, grid)
-        by_row = _row_evidence(design, j, others)
-        log_change = float(np.logaddexp(np.log1p(-FLIPPED) + varies, np.log(FLIPPED) + both))
-        alike = float(np.logaddexp(np.log1p(-FLIPPED) + same, np.log(FLIPPED) + flipped))
-        stable = float(np.logaddexp(alike, log_change - by_row) - np.log(2.0))
-        probability = _probability(log_change, stable, mechanism, prior)
-        change, noise, bend = varies - same, log_change - flipped, by_row
+        shares = np.log(FLIPPED) + LOG_FLIPPED
+        shares[0] = np.logaddexp(shares[0], np.log1p(-FLIPPED))
+        found = [_log_sum(_log_likelihood(site, grid[0], is_code) + shares[:, None]) for site in sites]
+        alike, log_change = _marginals(found, grid)
+        noise, bend = log_change - alike, _row_evidence(design, j, others)
+        stable = float(np.logaddexp(alike, log_change - bend) - np.log(2.0))
+        probability = _probability(log_change - stable, mechanism, prior)
     return Posterior(probability, effect, plain[:, 1], np.sqrt(plain[:, 2]), mechanism, change, noise, bend)
 
 
-def _probability(log_change: float, log_stable: float, mechanism: float, prior: float) -> float:
-    """Return P(S): Bayes' rule with the likelihoods of a change and of none."""
-    either = np.logaddexp(np.log1p(-VARIES) + log_stable, np.log(VARIES) + log_change)
+def _probability(change: float, mechanism: float, prior: float) -> float:
+    """Return P(S) by Bayes' rule, from the log Bayes factors of "changes" and of "mechanism", the latter tempered."""
+    change *= POWER
     hypotheses = [
-        np.log(LABEL_ALONE) + np.log(max(prior, 1e-300)) + log_change,
-        np.log(LABEL_ALONE) + np.log1p(-prior) + log_stable,
-        np.log1p(-LABEL_ALONE) + min(mechanism, 1e6) + either,
+        np.log(LABEL_ALONE) + np.log(max(prior, TINY)) + change,
+        np.log(LABEL_ALONE) + np.log1p(-prior),
+        np.log1p(-LABEL_ALONE) + min(mechanism, 1e6) + np.logaddexp(np.log1p(-VARIES), np.log(VARIES) + change),
     ]
     return float(np.exp(hypotheses[0] - _log_sum(np.array(hypotheses))))
 
@@ -444,6 +437,10 @@ def _row_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
     after another, beside o. To the best of these, slopes of x at each site are added. It asks about the label given x:
     that x is distributed differently (covariate shift) is no evidence. x is the number, its ranks, or what it adds to
     the log-odds, whichever predicts best. The curve has all three, and splines of the ranks: outliers do not matter.
+
+    A number, or scores of its ranks among all rows, may also be normal given the label, with effects that differ. As a
+    whole this is compared with "it is distributed in any way, and the label follows the curve", in which it would be
+    normal given the label only by coincidence.
     """
     site = np.eye(design.n_sites)[design.sites]
     value, part = design.values[:, [j]], design.parts[:, [j]]
@@ -479,8 +476,16 @@ def _row_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
     log_prior, _, columns = max(rivals, key=lambda rival: rival[0] + rival[1])
     size = _typical_slope(_regress(design, (np.hstack([site, site * x]), WEAK)), design.n_sites)
     differ = [_regress(design, line, (columns, 1.0), (site * x, (rho * size) ** -2)).log_evidence for rho in SPREADS]
-    same = [prior + evidence for prior, evidence, _ in rivals]
-    return float(log_prior + _log_sum(np.array(differ)) - np.log(len(SPREADS)) - _log_sum(np.array(same)))
+    same = float(_log_sum(np.array([prior + evidence for prior, evidence, _ in rivals])))
+    slopes = float(log_prior + _log_sum(np.array(differ)) - np.log(len(SPREADS))) - same
+    if design.is_code[j]:
+        return slopes
+    scores = binormal_scores(value[:, 0], design.label, np.zeros_like(design.sites), design.weights)
+    normal = 0.0
+    for rows in design.rows_of_sites:
+        normal += log_given_label(scores[rows], design.label[rows], design.weights[rows])
+        normal -= log_any(scores[rows], design.weights[rows])
+    return float(np.logaddexp(slopes, normal - same) - np.log(2.0))
 
 
 def _regress(design: Design, *blocks: tuple[Array, float]) -> LogisticFit:

@@ -10,9 +10,9 @@ Label shift is in a_ec, calibration and other ranges are in t_e, noisier labels 
 h = f - gamma g, what f has beyond g, varies between sites with the standard deviation tau. The posterior probability P
 of the latter follows from Bayes' rule.
 
-With P below 1/2 the ordinary classifier is kept. Else g may also be PI trained anew, if that is better where h has
-vanished, and the classifier is softmax(w_f f + w_g g) with the weights, at least zero, of least log loss on rows that
-are weighted as at the next site: h predicts the label in the share
+With P below 1/2 the ordinary classifier is kept. Else g becomes PI trained anew, unless that is clearly worse where h
+has vanished, and the classifier is softmax(w_f f + w_g g) with the weights, at least zero, of least log loss on rows
+that are weighted as at the next site: h predicts the label in the share
 
     q = 1/K + (p - 1/K) max(0, 1 - 2 caution P)
 
@@ -360,28 +360,36 @@ class NetworkRows:
         probability = self.evidence.probability
         if caution == 0 or not self.has_evidence:
             return 1.0, 0.0
-        return self._mix(self.stable, self.share(caution, probability))[0]
+        return self._mix(self.share(caution, probability))[0]
 
-    def _mix(self, stable: Array, share: float) -> tuple[tuple[float, float], float]:
-        """Return the weights, at least zero, of least log loss where h predicts the label in a share, and that loss."""
-        counts = self._counted(share)
-        fit = partial(fit_site, y=self.y, counts=counts, noise=False, curvature=False)
-        found = fit([self.ordinary, stable])
-        if found.weights[0] <= 0:
-            return (0.0, 1.0), fit([stable]).loss
-        if found.weights[1] <= 0:
-            return (1.0, 0.0), fit([self.ordinary]).loss
-        return (float(found.weights[0]), float(found.weights[1])), found.loss
+    def _mix(self, share: float) -> tuple[tuple[float, float], Array]:
+        """Return the weights, at least zero, of least log loss where h predicts the label in a share.
+
+        And the log-likelihood of every row's label.
+        """
+        parts, used = np.stack([centered(self.ordinary), centered(self.stable)]), [0, 1]
+        fit = partial(fit_site, y=self.y, counts=self._counted(share), noise=False, curvature=False)
+        found = fit(list(parts))
+        if found.weights.min() <= 0:
+            used = [int(found.weights.argmax())]
+            found = fit(list(parts[used]))
+        weights = np.zeros(2)
+        weights[used] = found.weights
+        logs = log_softmax(np.tensordot(weights, parts, 1) + found.offsets)
+        mixture = (0.0, 1.0) if used == [1] else (1.0, 0.0) if used == [0] else (float(weights[0]), float(weights[1]))
+        return mixture, logs[np.arange(len(self.y)), self.y]
 
     def choose(self, stable: Array) -> tuple[bool, NetworkRows]:
-        """Return whether a mixture with another stable classifier is better where h has vanished, and its rows.
+        """Return whether the stable classifier is PI itself, whose scores are given, and the rows with it.
 
-        The evidence is that of the first one.
+        The one that found the evidence is used only where its mixture is better by two standard errors of the log loss
+        where h has vanished. The evidence remains.
         """
-        share = self.share(0.5)
-        if self._mix(stable, share)[1] >= self._mix(self.stable, share)[1]:
+        anew, share = replace(self, stable=stable, found=self.evidence), self.share(0.5)
+        lead = self._counted(share) * (self._mix(share)[1] - anew._mix(share)[1])
+        if lead.sum() > 2 * lead.std() * np.sqrt(len(lead)):
             return False, self
-        return True, replace(self, stable=stable, found=self.evidence)
+        return True, anew
 
     def _counted(self, share: float | None) -> Array:
         """Return how many rows each row stands for: now, or where h predicts the label in another share."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from holdfast.exceptions import ClusterError
 from holdfast.fitting.estimators import last_step, library_of
+from holdfast.fitting.kinds import Estimator
 from holdfast.parallel import Runner, sharing
 from holdfast.tables.files import CHUNK_ROWS
 
@@ -35,7 +36,7 @@ PATIENCE = 300  # seconds that a worker waits for the others
 Fitting = Callable[["Stream", int, "Sequence[Part]", Mapping[str, Any]], tuple[Any, int]]
 
 
-def booster_of(estimator: Any, *, has_texts: bool = False) -> str | None:
+def booster_of(estimator: Estimator, *, has_texts: bool = False) -> str | None:
     """Return the library of a booster that can be fitted in passes; None for every other estimator."""
     last = last_step(estimator)
     kind = (library_of(last), type(last).__name__)

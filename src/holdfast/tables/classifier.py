@@ -19,11 +19,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.diagnosis.words import say
-from holdfast.environments import listed
+from holdfast.environments import PerRow, listed
 from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
 from holdfast.exceptions import HoldfastWarning, ParameterError, SavedModelError, TableError, suggest
 from holdfast.fitting.estimators import has_probabilities
-from holdfast.fitting.kinds import Network
+from holdfast.fitting.kinds import Estimator, Network, Predictor
 from holdfast.newsite.profile import TrainingProfile, profile_training
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY, RecalibratedClassifier, Recalibration, recalibrate
 from holdfast.stable.verdict import verdict_of
@@ -392,7 +392,7 @@ class TableClassifier(TableModel):
             return self._with_estimator(estimator.estimator)
         return self
 
-    def _with_estimator(self, estimator: Any) -> Self:
+    def _with_estimator(self, estimator: Predictor) -> Self:
         """Return a copy whose method answers by another fitted classifier over class codes."""
         method = copy.copy(self.method_)
         method.estimator_ = estimator
@@ -487,7 +487,7 @@ class TableClassifier(TableModel):
             threshold=threshold,
         )
 
-    def score(self, table: TableLike, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, table: TableLike, y: PerRow = None, sample_weight: PerRow = None) -> float:
         """Return the share of rows of a table that it gets right.
 
         Parameters
@@ -508,8 +508,11 @@ class TableClassifier(TableModel):
         source = self.open(table)
         if y is None:
             y = read_known_labels(self.read_label(source), self.roles_.label, self.classes_)
-        right = np.array([str(label) for label in self.predict(source)]) == np.array([str(label) for label in y])
-        return float(np.average(right, weights=sample_weight))
+        predicted, truth = (
+            np.array([str(label) for label in labels]) for labels in (self.predict(source), np.asarray(y))
+        )
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        return float(np.average(predicted == truth, weights=weights))
 
     def check_same_label(self, other: TableClassifier) -> None:
         """Refuse to be compared with a classifier of another label."""
@@ -559,7 +562,9 @@ def fit_stable(
         return classifier._fit_rows(replace(rows, source=None))
 
 
-def make_method(name: str, estimator: Any, options: Mapping[str, Any], settings: Mapping[str, Any]) -> MethodClassifier:
+def make_method(
+    name: str, estimator: Estimator, options: Mapping[str, Any], settings: Mapping[str, Any]
+) -> MethodClassifier:
     """Return the unfitted method of that name around an estimator.
 
     `options` that the method does not have are refused; `settings` that it does not have are left out.

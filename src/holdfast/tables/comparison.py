@@ -19,7 +19,8 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from holdfast.diagnosis.advice import decide_early, is_unstable
-from holdfast.environments import Environment, Rows, listed, split_environments, take_rows
+from holdfast.environments import Environment, PerRow, Rows, listed, split_environments, take_rows
+from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.erm import ERMClassifier
 from holdfast.estimators.methods import METHODS
 from holdfast.estimators.named import ESTIMATORS, find_estimator
@@ -36,6 +37,7 @@ from holdfast.exceptions import (
 )
 from holdfast.fitting.estimators import BOOSTERS, has_probabilities, is_network, last_step
 from holdfast.fitting.folds import rows_without
+from holdfast.fitting.kinds import Estimator
 from holdfast.fitting.splitter import leave_out
 from holdfast.parallel import run_each
 from holdfast.rows.kinds import holds_items
@@ -141,8 +143,8 @@ def compare_rows(
 
 def compare_methods(
     X: Any,
-    y: Any = None,
-    environments: Any = None,
+    y: PerRow = None,
+    environments: PerRow = None,
     *,
     estimator: Any = None,
     methods: Mapping[str, Any] | Sequence[str] | None = None,
@@ -189,7 +191,7 @@ def compare_methods(
     return rank_methods(candidates, training, metric=metric, n_jobs=n_jobs, random_state=random_state)
 
 
-def read_rows_to_compare(X: Any, y: Any, environments: Any) -> TrainingRows:
+def read_rows_to_compare(X: Any, y: PerRow, environments: PerRow) -> TrainingRows:
     """Return rows with their labels as they are, of at least two environments."""
     if holds_items(X):
         from holdfast.neural.sources import read_items
@@ -271,7 +273,12 @@ def rank_methods(
 
 
 def _follow_evidence(
-    ordinary: Any, training: TrainingRows, table: Mapping[str, Answers | str], parts: Parts, best: str, sentence: str
+    ordinary: MethodClassifier,
+    training: TrainingRows,
+    table: Mapping[str, Answers | str],
+    parts: Parts,
+    best: str,
+    sentence: str,
 ) -> tuple[str, str]:
     """Return the method to use at two sites where stable took no part: not ERM only where something is unstable.
 
@@ -300,7 +307,7 @@ def _follow_evidence(
     )
 
 
-def _as_stable(ordinary: Any) -> Any:
+def _as_stable(ordinary: MethodClassifier) -> Any:
     """Return the ordinary method, or the pipeline that ends in it, as the stable one."""
     inner = last_step(ordinary)
     stable = METHODS["stable"](inner.estimator, random_state=inner.random_state)
@@ -342,7 +349,7 @@ def _follow_advice(verdict: Verdict, best: str, sentence: str, *, asked: bool) -
     return "erm", f"Stay with erm: no column has an effect that differs between sites. By the ranking alone: {sentence}"
 
 
-def _verdict_on_all(stable: Any, training: TrainingRows) -> Verdict | None:
+def _verdict_on_all(stable: MethodClassifier | None, training: TrainingRows) -> Verdict | None:
     """Return the verdict of a stable classifier of all rows: its stress test asks what left-out sites cannot show."""
     if stable is None:
         return None
@@ -368,7 +375,7 @@ def table_candidates(estimator: str | None, methods: Sequence[str] | None, rando
     return found | {f"{name} with {booster}": method for name, method in inside.items()}
 
 
-def candidate_methods(methods: Any, estimator: Any, random_state: RandomState) -> dict[str, Any]:
+def candidate_methods(methods: Any, estimator: Estimator, random_state: RandomState) -> dict[str, Any]:
     """Return the methods to compare, ERM among them; parameters as in `compare`."""
     if isinstance(methods, Mapping):
         return {"erm": ERMClassifier(estimator, random_state=random_state)} | dict(methods)
@@ -401,7 +408,7 @@ def _held_out(split: Sequence[Environment], y: NDArray[Any], n_folds: int, seedi
 
 
 def _fit_and_ask(
-    rows: tuple[Any, NDArray[Any], NDArray[Any]], estimator: Any, held_out: Rows
+    rows: tuple[Any, NDArray[Any], NDArray[Any]], estimator: MethodClassifier, held_out: Rows
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64] | None, NDArray[Any], list[tuple[str, str]]] | str:
     """Return which held-out rows are right, their probabilities with the classes, and warnings; or what went wrong."""
     X, y, environments = rows
@@ -419,7 +426,7 @@ def _fit_and_ask(
         return str(problem)
 
 
-def _fit(estimator: Any, X: Any, y: NDArray[Any], environments: Any) -> Any:
+def _fit(estimator: MethodClassifier, X: Any, y: NDArray[Any], environments: PerRow) -> Any:
     """Fit a method, or a pipeline that ends in one."""
     if isinstance(estimator, Pipeline):
         return fit_pipeline(estimator, X, y, environments)
@@ -437,7 +444,7 @@ def _remarks(caught: Sequence[warnings.WarningMessage], verdict: Verdict | None)
 
 
 def _halves(
-    erm: Any, X: Any, y: NDArray[Any], names: NDArray[Any], of_row: Rows, held_out: Sequence[Rows]
+    erm: MethodClassifier, X: Any, y: NDArray[Any], names: NDArray[Any], of_row: Rows, held_out: Sequence[Rows]
 ) -> NDArray[np.intp]:
     """Return the half of each row: 2·environment + (the other environment's classifier is right), out of fold."""
     parts = np.empty(len(y), dtype=np.intp)

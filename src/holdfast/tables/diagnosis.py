@@ -22,6 +22,7 @@ from holdfast.diagnosis.profile import Profile, describe_columns
 from holdfast.diagnosis.soundness.table import SMALL_SITE
 from holdfast.diagnosis.values import Diagnosis, mean_interval
 from holdfast.environments import (
+    PerRow,
     Rows,
     pool_small_environments,
     site_names,
@@ -40,7 +41,8 @@ from holdfast.fitting.estimators import (
     require_classifier,
     seeded_clone,
 )
-from holdfast.rows.kinds import as_dense, is_frame
+from holdfast.fitting.kinds import Estimator
+from holdfast.rows.kinds import as_dense, is_frame, is_sparse
 from holdfast.rows.reading import read_weights
 from holdfast.seeding import Seeding
 from holdfast.stable.findings import Finding
@@ -62,12 +64,12 @@ MOST_ENCODED = 100  # columns of the matrix that the loss is split with; wider o
 
 def diagnose(
     X: Any,
-    y: Any,
-    environments: Any,
+    y: PerRow,
+    environments: PerRow,
     *,
     estimator: Any = "logistic",
     threshold: float | None = None,
-    sample_weight: Any = None,
+    sample_weight: PerRow = None,
     n_jobs: int | None = None,
     random_state: int | None = 0,
     progress: Progress = no_progress,
@@ -110,7 +112,7 @@ def diagnose(
     import pandas as pd
 
     if not is_frame(X):
-        if getattr(X, "ndim", 0) != 2 or hasattr(X, "toarray"):
+        if getattr(X, "ndim", 0) != 2 or is_sparse(X):
             raise FeaturesError(
                 f"diagnose looks at the columns of a table. Got {type(X).__name__} instead. Pass a data frame, or an "
                 "array with a row for each example."
@@ -194,7 +196,7 @@ def diagnose_rows(
 class TableSubject:
     """The rows of a table, and the unfitted model: what an `Experiment` asks."""
 
-    def __init__(self, rows: TableRows, estimator: Any, n_jobs: int | None, random_state: int | None) -> None:
+    def __init__(self, rows: TableRows, estimator: Estimator, n_jobs: int | None, random_state: int | None) -> None:
         self.rows, self.estimator, self.n_jobs, self.random_state = rows, estimator, n_jobs, random_state
         self.inner = find_estimator(estimator).make() if isinstance(estimator, str) else clone(estimator)
         require_classifier(self.inner, asked_by="diagnose")

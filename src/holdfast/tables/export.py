@@ -21,7 +21,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.pipeline import Pipeline
 
 from holdfast.exceptions import ParameterError, SavedModelError
-from holdfast.fitting.estimators import PROBABILITY_FLOOR, has_probabilities
+from holdfast.fitting.estimators import PROBABILITY_FLOOR, has_probabilities, trained_network
+from holdfast.fitting.kinds import Predictor
 from holdfast.interpolation.reweight import WeightedEnsemble
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY, RecalibratedClassifier
 from holdfast.saving.onnx_files import (
@@ -156,7 +157,7 @@ class _TableGraph:
         self._constants.extend(part.initializer)
         return self._add("Cast", maps[0].input[0] if maps else part.output[-1].name, to=_DOUBLE)
 
-    def _probabilities(self, estimator: Any, removal: Removal) -> str:
+    def _probabilities(self, estimator: Predictor, removal: Removal) -> str:
         """Return the (n_rows, n_classes) probabilities of an estimator over codes."""
         if isinstance(estimator, MixedClassifier):
             parts = zip(estimator.estimators, estimator.removals, estimator.weights, strict=True)
@@ -172,7 +173,7 @@ class _TableGraph:
             shares = np.asarray(estimator.weights) / np.sum(estimator.weights)
             pairs = zip(estimator.estimators, shares, strict=True)
             return self._add("Sum", *(self._add("Mul", self._probabilities(e, removal), share) for e, share in pairs))
-        steps = [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+        steps: list[Any] = [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
         preprocessor, *steps = steps if self._before is None else [self._before, *steps]
         probabilities = self._join(_convert(steps), self._matrix(preprocessor, removal))
         known = np.asarray(steps[-1].classes_, dtype=np.intp)
@@ -180,7 +181,7 @@ class _TableGraph:
             probabilities = self._add("MatMul", probabilities, np.eye(self._n_classes)[known])
         return probabilities
 
-    def _scores(self, estimator: Any, removal: Removal) -> str:
+    def _scores(self, estimator: Predictor, removal: Removal) -> str:
         """Return centered log-probabilities, as `mix_scores` makes them."""
         floor = 1e-12 if hasattr(estimator, "decision_function") else PROBABILITY_FLOOR
         logs = self._add("Log", self._add("Max", self._probabilities(estimator, removal), floor))
@@ -258,7 +259,7 @@ def _preprocessor_of(estimator: Any) -> Any:
 def _convert(steps: Sequence[Any]) -> Any:
     """Return the ONNX model of fitted steps, the last of which gives probabilities."""
     last, n_columns, problem = steps[-1], int(steps[0].n_features_in_), None
-    library = "torch" if hasattr(last, "network_") else _BOOSTERS.get(type(last).__name__, "skl2onnx")
+    library = "torch" if trained_network(last) is not None else _BOOSTERS.get(type(last).__name__, "skl2onnx")
     problems = {
         "gives no probabilities, and": not has_probabilities(last),
         "after other steps than the table's preprocessing": len(steps) > 1 and library != "skl2onnx",

@@ -37,6 +37,7 @@ from holdfast.tables.folders import SAMPLE_ROWS, File, TableFolder
 if TYPE_CHECKING:
     import pandas as pd
 
+    from holdfast.estimators.pi import PIClassifier
     from holdfast.tables.roles import TableRoles
 
 log = logging.getLogger(__name__)
@@ -243,7 +244,7 @@ def _fit_regressions(run: Runner, stream: Stream) -> int:
     return n_passes
 
 
-def _fit_worst_case(run: Runner, stream: Stream, method: Any) -> int:
+def _fit_worst_case(run: Runner, stream: Stream, method: PIClassifier) -> int:
     """Minimize the worst-case risk over the halves of all rows, as `minimize_worst_case` does, in passes."""
     tasks, judges = stream.source.parts(), [model.weights for model in stream.models]
 

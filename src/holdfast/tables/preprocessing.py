@@ -29,9 +29,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from holdfast.environments import PerRow
 from holdfast.exceptions import TableError
 from holdfast.fitting.estimators import BOOSTERS, last_step, library_of
-from holdfast.fitting.kinds import Network
+from holdfast.fitting.kinds import Estimator, Network
 from holdfast.tables.schema import DATE_PARTS, MAX_LEVELS, MIN_FREQUENCY, TableSchema
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _columns(places: Mapping[str, int], names: Sequence[str]) -> slice | list[in
     return slice(first, last + 1) if found == list(range(first, last + 1)) else found
 
 
-def needs_dense(estimator: Any) -> bool:
+def needs_dense(estimator: Estimator) -> bool:
     """Return whether a classifier takes no sparse matrix; networks get few columns, and so dense ones."""
     inner = last_step(estimator)
     return isinstance(inner, Network) or (inner is not None and not get_tags(inner).input_tags.sparse)
@@ -110,7 +111,7 @@ class NativeColumns(TransformerMixin, BaseEstimator):
         self.levels = levels
         self.as_numbers = as_numbers
 
-    def fit(self, X: Any, y: Any = None) -> NativeColumns:
+    def fit(self, X: Any, y: PerRow = None) -> NativeColumns:
         """Learn the levels of each column."""
         self.n_features_in_ = X.shape[1]
         self.levels_ = []
@@ -141,7 +142,7 @@ class NativeColumns(TransformerMixin, BaseEstimator):
         return np.array([f"x{place}" for place in range(self.n_features_in_)], dtype=object)
 
 
-def with_preprocessing(schema: TableSchema, estimator: Any) -> Pipeline:
+def with_preprocessing(schema: TableSchema, estimator: Estimator) -> Pipeline:
     """Return the preprocessing of a table's columns and a classifier, both unfitted, as one.
 
     A booster that does not say itself which columns are categories gets them as they are, unless the table has texts.
@@ -162,7 +163,7 @@ def with_preprocessing(schema: TableSchema, estimator: Any) -> Pipeline:
     return Pipeline([("features", columns), ("classifier", chosen)])
 
 
-def _any_given(estimator: Any, names: Sequence[str]) -> bool:
+def _any_given(estimator: Estimator, names: Sequence[str]) -> bool:
     given = estimator.get_params(deep=False)
     return any(given.get(name) is not None for name in names)
 
@@ -216,9 +217,9 @@ def fit_pipeline(
     pipeline: Pipeline,
     X: Any,
     y: NDArray[Any],
-    environments: Any = None,
-    sample_weight: Any = None,
-    subjects: Any = None,
+    environments: PerRow = None,
+    sample_weight: PerRow = None,
+    subjects: PerRow = None,
 ) -> Pipeline:
     """Fit a pipeline whose last step is a method, which alone sees environments, weights and subjects.
 

@@ -15,12 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast.diagnosis.measurement import MOST_ROUNDS, N_FOLDS, Progress, no_progress
 from holdfast.diagnosis.regression import RegressionDiagnosis, RegressionReport, judge_regression, regression_report
-from holdfast.environments import site_names, split_environments, take_rows
+from holdfast.environments import PerRow, site_names, split_environments, take_rows
 from holdfast.estimators.named import DEFAULT_METHOD, NamedEstimator
 from holdfast.estimators.regression import PIRegressor
 from holdfast.estimators.stable_regression import StableRegressor
 from holdfast.exceptions import ParameterError, SavedModelError, TableError, suggest
 from holdfast.fitting.estimators import fit_rows, seeded_clone
+from holdfast.fitting.kinds import Estimator
 from holdfast.fitting.splitter import LeftOut, leave_out
 from holdfast.seeding import Seeding
 from holdfast.stable.verdict import RegressionVerdict
@@ -168,7 +169,7 @@ class TableRegressor(RegressorMixin, TableModel):
         self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, rows.notes
         return self
 
-    def score(self, table: TableLike, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, table: TableLike, y: PerRow = None, sample_weight: PerRow = None) -> float:
         """Return R² on a table with the label column, or on given numbers."""
         from sklearn.metrics import r2_score
 
@@ -224,7 +225,7 @@ def load_model(folder: str | os.PathLike[str]) -> TableClassifier | TableRegress
     return (TableRegressor if is_regression(read_manifest(folder)["extra"]) else TableClassifier).load(folder)
 
 
-def _make_regressor(estimator: Any) -> Any:
+def _make_regressor(estimator: Estimator) -> Any:
     if isinstance(estimator, str):
         return REGRESSORS[find_regressor(estimator)].make()
     if not hasattr(estimator, "fit") or not is_regressor(estimator):
@@ -241,14 +242,7 @@ def diagnose_regression(
 ) -> RegressionDiagnosis:
     """Leave each site out, fit an ordinary model of the number on the others, and say whether it holds there.
 
-    Parameters
-    ----------
-    rows : TableRows
-        Read with `TableOptions(task="regression")`.
-    estimator : str or scikit-learn regressor
-    random_state : int or None
-    progress : callable
-        Called when a fit begins.
+    The rows are read with `TableOptions(task="regression")`; `progress` is called when a fit begins.
     """
     sites = split_environments(rows.environments, len(rows.y))
     if len(sites) < 2:
@@ -285,7 +279,7 @@ def diagnose_regression(
     )
 
 
-def fit_stable_regressor(rows: TableRows, *, estimator: Any, random_state: int | None) -> TableRegressor:
+def fit_stable_regressor(rows: TableRows, *, estimator: Estimator, random_state: int | None) -> TableRegressor:
     """Fit the stable regressor on rows that are read already."""
     roles = rows.roles
     model = TableRegressor(

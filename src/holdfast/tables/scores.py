@@ -12,7 +12,7 @@ from holdfast.diagnosis.profile import describe_columns
 from holdfast.diagnosis.scores import ScoreDiagnosis, judge_scores
 from holdfast.diagnosis.soundness import Problem, check_table
 from holdfast.diagnosis.words import headline
-from holdfast.environments import listed, site_names, split_environments
+from holdfast.environments import PerRow, listed, site_names, split_environments
 from holdfast.exceptions import LabelsError, ParameterError, TableError, suggest
 from holdfast.fitting.estimators import has_probabilities
 from holdfast.tables.files import TableLike, open_table
@@ -31,13 +31,13 @@ ABOUT_COLUMNS = ("unit", "factor", "sentinel")  # wrong input of a model; a colu
 
 def diagnose_scores(
     scores: Any,
-    y: Any,
-    environments: Any,
+    y: PerRow,
+    environments: PerRow,
     *,
     X: Any = None,
     positive: Any = None,
     threshold: float | None = None,
-    sample_weight: Any = None,
+    sample_weight: PerRow = None,
     known: Sequence[str] = (),
 ) -> ScoreDiagnosis:
     """Say whether stated risks hold at every site, where they do not, and what to do; nothing is fitted.
@@ -203,7 +203,7 @@ def read_scores(series: pd.Series[Any], name: str) -> NDArray[np.float64]:
 def _diagnose(
     scores: NDArray[np.float64],
     y: NDArray[Any],
-    environments: Any,
+    environments: PerRow,
     features: pd.DataFrame | None,
     texts: Sequence[str],
     *,
@@ -211,7 +211,7 @@ def _diagnose(
     label: str,
     positive: Any,
     threshold: float | None,
-    sample_weight: Any,
+    sample_weight: PerRow,
     fatal: Sequence[str],
     known: Sequence[str] = (),
     notes: Sequence[str] = (),

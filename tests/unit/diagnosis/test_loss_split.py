@@ -11,12 +11,12 @@ def draw(generator, n_rows, shift=None):
     """Return rows whose class depends on three of four columns; one thing may differ at the new site."""
     X = generator.normal(size=(n_rows * 12, 4))
     weights = WEIGHTS
-    if shift == "other patients":  # more of those who are hard to tell
+    if shift == "covariate_shift":  # more of those who are hard to tell
         X = 0.4 * X + [0.6, 0.0, 0.0, 0.0]
-    if shift == "other relations":
+    if shift == "concept_shift":
         weights = WEIGHTS * [1, -1, 1, 1]
     y = (generator.random(len(X)) < 1 / (1 + np.exp(1 - X @ weights))).astype(np.intp)
-    kept = generator.random(len(X)) < np.where(y, 1.0, 0.1 if shift == "other rates" else 1.0)
+    kept = generator.random(len(X)) < np.where(y, 1.0, 0.1 if shift == "label_shift" else 1.0)
     kept = np.flatnonzero(kept)[:n_rows]
     return X[kept], y[kept]
 
@@ -40,7 +40,7 @@ def split(shift, seed, n_new=400):
     return split_loss(rows(X, y, chance), rows(new, new_y, answers), generator=generator)
 
 
-@pytest.mark.parametrize("shift", ["other patients", "other rates", "other relations"])
+@pytest.mark.parametrize("shift", ["covariate_shift", "label_shift", "concept_shift"])
 def test_a_shift_of_one_kind_is_found_in_its_part_alone(shift):
     """Where one thing differs, its part holds nearly all of the loss beyond its interval; the others hold little."""
     found = [split(shift, seed) for seed in range(4)]
@@ -72,7 +72,7 @@ def test_sites_that_nobody_resembles_are_compared_by_score():
     found = split_loss(rows(X, y, chance[0]), rows(far, new_y, chance[1]), generator=generator)
     assert found.by_score
     assert found.n_alike > 300
-    assert abs(found.relations.value) < 0.1
+    assert abs(found.parts["concept_shift"].value) < 0.1
 
 
 def test_a_class_that_is_missing_on_one_side_breaks_nothing():

@@ -2,14 +2,13 @@
 
 import json
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from holdfast import ERMClassifier, PIClassifier, StableClassifier, load, save
-from holdfast.exceptions import ParameterError
+from holdfast.exceptions import HoldfastWarning, ParameterError, SmallGroupWarning
 from holdfast.neural import NeuralClassifier
 from holdfast.stable.network import NetworkRows
 
@@ -112,6 +111,24 @@ def test_a_site_that_can_be_read_off_the_input_hides_differences():
     assert "would help" in verdict.answer
 
 
+def test_many_sites_are_said_to_take_long():
+    """Before the start, with the number of networks: those that are trained, beside the ordinary one."""
+    X, y, _ = make_pictures((0.85,), n=21 * 60)
+    started = set()
+
+    class Counter:
+        def on_train_begin(self, net):
+            started.add(id(net))
+            self.kept = [*getattr(self, "kept", []), net]
+
+    network = make_network(max_epochs=1, steps_per_epoch=1, callbacks=[Counter()])
+    with pytest.warns(
+        HoldfastWarning, match="21 environments: StableClassifier trains 47 networks to decide, in about 26"
+    ):
+        StableClassifier(network, random_state=0).fit(X, y, environments=np.repeat(np.arange(21), 60))
+    assert len(started) == 1 + 47
+
+
 class Items(torch.utils.data.Dataset):
     """Pictures one by one, with label and environment."""
 
@@ -134,22 +151,31 @@ def test_a_dataset_gives_the_same_verdict(unstable):
     assert model.predict(data).tolist() == unstable.predict(data.rows[0]).tolist()
 
 
-def test_more_sites_than_three_take_the_mean_of_the_halves(monkeypatch):
-    """With four sites every half in each step would be slow, so that PI's objective is another."""
-    from holdfast.stable import network
+@pytest.mark.parametrize("n_sites", [2, 3, 5])
+def test_a_step_reads_as_many_rows_for_a_site_however_many_there_are(n_sites):
+    """All judges of a site cut it together, so that it has two halves, and a step at most twice the ordinary rows."""
+    n_rows = {}
 
-    objectives = []
+    class Rows(torch.nn.Linear):
+        def forward(self, x):
+            if self.training:
+                n_rows["now"] = n_rows.get("now", 0) + len(x)
+            return super().forward(x.flatten(1))
 
-    def with_final(self, estimator, training, seeding):
-        objectives.append(self.objective)
-        return self
+    class Counter:
+        def on_train_begin(self, net):
+            n_rows["now"] = 0
 
-    monkeypatch.setattr(PIClassifier, "with_final", with_final)
-    monkeypatch.setattr(network, "LIKELY", 0.0)  # as if there were evidence
-    for n_sites in (3, 4):
-        X, y, sites = make_pictures((0.85,) * n_sites, n=60)
-        StableClassifier(make_network(max_epochs=1, steps_per_epoch=5), random_state=0).fit(X, y, environments=sites)
-    assert objectives == ["max", "max", "equal", "equal"]
+        def on_train_end(self, net):
+            n_rows.setdefault(net.stage_, []).append(n_rows["now"])
+
+    X, y, sites = make_pictures((0.85,) * n_sites, n=60)
+    network = make_network(max_epochs=1, steps_per_epoch=10, batch_size=5, callbacks=[Counter()])
+    network.set_params(network=lambda n_classes: Rows(18, n_classes))
+    StableClassifier(network, random_state=0).fit(X, y, environments=sites)
+    ordinary = n_rows["training"][0]
+    assert len(n_rows["stage 3"]) == 2
+    assert max(n_rows["stage 3"]) <= 2 * ordinary
 
 
 def test_the_evidence_costs_few_steps():
@@ -169,10 +195,9 @@ def test_the_evidence_costs_few_steps():
 
 
 def test_the_pi_network_is_that_of_pi(monkeypatch):
-    """Where PI is better started anew, it is PIClassifier of the same settings, to the last bit."""
-    monkeypatch.setattr(NetworkRows, "choose", lambda self, stable: (True, replace(self, stable=stable)))
+    """Unless the one that found the evidence is clearly better, PI is PIClassifier of the same settings, bit by bit."""
     monkeypatch.setattr(NetworkRows, "has_evidence", True)
-    monkeypatch.setattr(NetworkRows, "_mix", lambda self, stable, share: ((0.0, 1.0), 0.0))
+    monkeypatch.setattr(NetworkRows, "_mix", lambda self, share: ((0.0, 1.0), np.zeros(len(self.y))))
     rows = dict(zip(("X", "y", "environments"), make_pictures((0.97, 0.8), n=100), strict=True))
     network = make_network(max_epochs=1, steps_per_epoch=20)
     model = StableClassifier(network, random_state=0).fit(**rows)
@@ -181,13 +206,69 @@ def test_the_pi_network_is_that_of_pi(monkeypatch):
     np.testing.assert_array_equal(stable.predict_proba(rows["X"]), pi.predict_proba(rows["X"]))
 
 
-def test_patience_is_refused_before_any_fit():
-    """No rows are held out, so that nothing could end a training early; the default and None are no such wish."""
-    rows = make_pictures((0.9, 0.9), n=30)[:2]
-    with pytest.raises(ParameterError, match="patience ends .* StableClassifier trains without validation rows"):
-        StableClassifier(make_network(patience=3)).fit(*rows)
-    with pytest.raises(ParameterError, match="patience ends .* StableClassifier trains without validation rows"):
-        StableClassifier(make_network(patience=3)).fit(rows[0].reshape(60, -1), rows[1])
+@pytest.mark.parametrize("flat", [False, True])
+def test_patience_is_refused_before_any_fit(flat):
+    """Without validation rows nothing could end a training early; the default and None are no such wish."""
+    X, y, sites = make_pictures((0.9, 0.9), n=30)
+    with pytest.raises(ParameterError, match="patience=3 ends .* there are no validation rows. Pass"):
+        StableClassifier(make_network(patience=3)).fit(X.reshape(60, -1) if flat else X, y, environments=sites)
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_validation_rows_select_the_number_of_epochs(flat):
+    """They select that of the ordinary network, which is ERMClassifier's; all other networks train as long."""
+    X, y, sites = make_pictures((0.85, 0.85), n=100)
+    held_X, held_y, _ = make_pictures((0.85,), n=100, seed=5)
+    if flat:
+        X, held_X = X.reshape(len(X), -1), held_X.reshape(len(held_X), -1)
+    epochs = {}
+
+    class Counter:
+        def on_epoch_end(self, net):
+            epochs.setdefault(net.stage_, []).append(len(net.history_))
+
+    network = make_network(max_epochs=20, steps_per_epoch=5, patience=2, callbacks=[Counter()])
+    held_out = {"environments": sites, "validation": (held_X, held_y)}
+    ordinary = ERMClassifier(network, random_state=0).fit(X, y, **held_out)
+    epochs.clear()
+    model = StableClassifier(network, random_state=0).fit(X, y, **held_out)
+    assert model.validation_score_ == ordinary.validation_score_ == model.score(held_X, held_y)
+    np.testing.assert_array_equal(model.ordinary_.predict_proba(held_X), ordinary.estimator_.predict_proba(held_X))
+    selected = ordinary.estimator_.selected_.scores.epoch
+    assert selected < len(ordinary.history_)
+    assert all(max(numbers) == selected for stage, numbers in epochs.items() if stage.startswith("stage"))
+
+
+def test_a_share_is_held_out_for_validation():
+    """A share works as for PIClassifier, but may not part the rows of a subject."""
+    X, y, sites = make_pictures((0.85, 0.85), n=100)
+    model = StableClassifier(make_network(max_epochs=1), random_state=0).fit(X, y, environments=sites, validation=0.2)
+    assert model.validation_score_ == pytest.approx(round(40 * model.validation_score_) / 40)
+    with pytest.raises(ParameterError, match="could part rows that belong to one subject"):
+        StableClassifier(make_network()).fit(X, y, environments=sites, validation=0.2, subjects=np.arange(200) // 2)
+
+
+def test_many_small_sites_are_pooled_with_a_warning():
+    """A hundred sites of six rows become ten; each has rows for a network of its own in both folds."""
+    X, y, _ = make_pictures((0.85,), n=600)
+    sites = np.repeat([f"site {i:02}" for i in range(100)], 6)
+    network = make_network(max_epochs=1, steps_per_epoch=5)
+    with pytest.warns(SmallGroupWarning, match="100 of 100 environments .* are pooled into 10"):
+        model = StableClassifier(network, random_state=0).fit(X, y, environments=sites)
+    assert len(model.environments_) == 10
+    assert list(model.verdict_.by_environment)[0] == "site 00 to site 09 (10 environments)"
+
+
+def test_networks_of_the_decision_do_not_warn():
+    """That no network can tell the sites apart is good news, and no collapse of the user's network."""
+    y = np.repeat([0, 1], 200)
+    X = np.tile((2.0 * y - 1)[:, None, None], (1, 3, 3)).astype(np.float32)
+    y[::8] = 1 - y[::8]
+    sites = np.where(np.arange(400) % 9 < 5, "north", "south")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = StableClassifier(make_network(), random_state=0).fit(X, y, environments=sites)
+    assert model.verdict_.network.readable == 0.0
 
 
 def test_subjects_stay_together():

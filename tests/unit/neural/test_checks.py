@@ -7,10 +7,15 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from holdfast.estimators.balanced import BalancedClassifier
 from holdfast.estimators.erm import ERMClassifier
+from holdfast.estimators.group_dro import GroupDROClassifier
+from holdfast.estimators.penalties import IRMClassifier
 from holdfast.estimators.pi import PIClassifier
+from holdfast.estimators.stable_regression import StableRegressor
 from holdfast.exceptions import (
     CollapseWarning,
+    FeaturesError,
     HoldfastWarning,
     InputTypeError,
     NewSiteWarning,
@@ -82,6 +87,37 @@ def test_patience_without_validation_is_an_error():
     assert len(stopped.history_) < 50
 
 
+@pytest.mark.parametrize("method", [ERMClassifier, GroupDROClassifier, BalancedClassifier, IRMClassifier])
+def test_methods_refuse_patience_without_validation(method):
+    """No method trains on in silence."""
+    X, y, sites = rows()
+    network = NeuralClassifier("mlp", patience=3, **SHORT)
+    with pytest.raises(ParameterError, match="patience=3 ends .* there are no validation rows"):
+        method(network).fit(X, y, environments=sites)
+    method(network).fit(X, y, environments=sites, validation=0.25)
+
+
+def test_the_stable_regressor_refuses_patience():
+    """It has no validation rows, and says so before anything is trained."""
+    X, _, sites = rows()
+    Calls.n = 0
+    with pytest.raises(ParameterError, match="patience=3 ends"):
+        network = NeuralRegressor("mlp", patience=3, callbacks=[Calls()], **SHORT)
+        StableRegressor(network).fit(X, X[:, 0], environments=sites)
+    assert Calls.n == 0
+
+
+def test_patience_of_pi_is_for_what_is_scored():
+    """Judges are scored on the other environments; where they are not, the final network needs validation rows."""
+    X, y, sites = rows()
+    network = NeuralClassifier("mlp", patience=3, **SHORT)
+    PIClassifier(network).fit(X, y, environments=sites)
+    with pytest.warns(HoldfastWarning, match="costs"):
+        PIClassifier(network, judge_selection="last").fit(X, y, environments=sites, validation=0.25)
+    with pytest.raises(ParameterError, match="patience=3 ends .* there are no validation rows"):
+        PIClassifier(network, judge_selection="last").fit(X, y, environments=sites)
+
+
 def test_a_share_is_held_out_of_every_label():
     """validation=0.25 trains on the other rows; the score is that of the held-out ones, and seeds repeat it."""
     X, y, _ = rows()
@@ -117,6 +153,20 @@ def test_a_share_does_not_part_rows_of_one_fold():
         PIClassifier().fit(X, y, environments=sites, folds=np.arange(400) // 4, validation=0.2)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor, np.ndarray.tolist])
+@pytest.mark.parametrize(("value", "name"), [(np.nan, "NaN"), (np.inf, "infinity")])
+def test_a_row_that_is_not_finite_is_named(kind, value, name):
+    """Its number helps to find it, whatever holds the rows."""
+    X, y, sites = rows()
+    pictures = X.reshape(-1, 1, 1, 3)
+    pictures[7, 0, 0, 1] = value
+    for model in (NeuralClassifier("mlp", **SHORT), ERMClassifier(NeuralClassifier("mlp", **SHORT))):
+        with pytest.raises(FeaturesError, match=f"Row 7 of X.* contains {name}"):
+            model.fit(kind(pictures), y)
+        with pytest.raises(FeaturesError, match="0 sample"):
+            model.fit(pictures[:0], y[:0])
+
+
 def test_inputs_on_another_scale_are_noticed():
     """Pictures of 0 to 255 for a network of 0 to 1, and the other way round, give a warning; one dark picture none."""
     X, y, _ = rows()
@@ -128,6 +178,9 @@ def test_inputs_on_another_scale_are_noticed():
         network.predict(pictures / 255)
     with pytest.warns(NewSiteWarning, match="X is on another scale"):
         network.predict(255 * pictures[:1])
+    for times in (255, 1 / 255):
+        with pytest.warns(NewSiteWarning, match="X is on another scale"):
+            network.predict(TensorDataset(torch.from_numpy(times * pictures).float()))
     network.predict(pictures[:1] / 255)  # a dark picture
     network.predict(pictures)
 

@@ -158,6 +158,12 @@ def test_outputs_are_checked_when_fitting_starts(network, y, error, message):
         classifier.fit(X, y)
 
 
+def test_images_with_channels_last_get_advice():
+    """Height × width × channels is how images are often stored."""
+    with pytest.raises(FeaturesError, match=r"put them first: image.transpose\(2, 0, 1\)"):
+        NeuralClassifier(nn.Conv2d(3, 2, 5), **FAST).fit(np.zeros((N, 8, 8, 3), dtype=np.float32), Y)
+
+
 def test_integers_stay_integers_and_the_advice_says_so():
     """Measurements as integers in a Dataset do not reach a linear layer silently; the message says what to do."""
     with pytest.raises(FeaturesError, match="Integers stay integers in a dict or Dataset: use floats"):
@@ -293,6 +299,16 @@ class Stream(IterableDataset):
         (lambda: DataLoader(TensorDataset(torch.zeros(4, 1))), InputTypeError, r"Pass its dataset, X=loader.dataset"),
         (Stream, InputTypeError, "Pass a map-style Dataset, with __getitem__ and __len__"),
         (lambda: Items(lambda i: X[i]), LabelsError, "requires y to be passed"),
+        (
+            lambda: Items(lambda i: {"image": X[i], "target": Y[i]}),
+            LabelsError,
+            "have 'image', 'target': rename the label",
+        ),
+        (
+            lambda: Items(lambda i: {"x": X[i], "y": Y[i], "ward": "A"}),
+            FeaturesError,
+            "Entry 'ward' of an item of X contains text .* must be called 'environment'",
+        ),
         (lambda: Items(lambda i: X[i], n=0), FeaturesError, "a Dataset with 0 items"),
         (lambda: Items(lambda i: (1, 2, 3, 4)), FeaturesError, "An item of X has 4 parts"),
         (lambda: Items(lambda i: (X[i], Y[:2])), LabelsError, r"has shape \(2,\). Each must be one value"),

@@ -34,7 +34,7 @@ def test_the_share_is_that_of_least_expected_log_loss():
     """
     share = special.logit(0.7) / special.logit(0.9)
     gain = 0.7 * np.log(0.7 / 0.9) + 0.3 * np.log(0.3 / 0.1)  # Kullback-Leibler divergence, 0.154
-    expected = 1 - (1 - share) * gain**2 / (gain**2 + 0.03**2)
+    expected = 1 - (1 - share) * gain**3 / (gain**3 + 0.05**3)
     assert kept_share(Posterior(0.5, effect=special.logit(0.9)), 0.5) == pytest.approx(expected)
     grid = np.linspace(0, 1, 2001)
     loss = -0.7 * np.log(special.expit(grid * np.log(9))) - 0.3 * np.log(special.expit(-grid * np.log(9)))

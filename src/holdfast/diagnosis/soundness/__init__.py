@@ -25,8 +25,8 @@ from holdfast.diagnosis.soundness.sites import check_looks, check_site_spelling,
 from holdfast.diagnosis.soundness.table import SEVERITIES, CheckedTable, Problem
 from holdfast.diagnosis.soundness.units import check_far_values, check_sentinels, check_units
 from holdfast.environments import Environment as Environment
+from holdfast.environments import PerRow, split_environments
 from holdfast.environments import Rows as Rows
-from holdfast.environments import split_environments
 from holdfast.exceptions import LabelsError
 from holdfast.seeding import Seeding as Seeding
 
@@ -81,7 +81,7 @@ KEYS = (*(key for check in CHECKS for key in check.keys), *READ)
 def check_table(
     features: pd.DataFrame,
     y: Any,
-    environments: Any,
+    environments: PerRow,
     *,
     texts: Sequence[str] = (),
 ) -> tuple[Problem, ...]:
@@ -122,7 +122,7 @@ def check_table(
     return _worst_first([problem for check in checks for problem in check.find(table)])
 
 
-def _as_texts(y: Any) -> NDArray[Any]:
+def _as_texts(y: PerRow) -> NDArray[Any]:
     """Return labels as text: 1.0 is written 1."""
     values = np.asarray(y)
     if values.dtype.kind == "f" and np.isfinite(values).all() and (values % 1 == 0).all():

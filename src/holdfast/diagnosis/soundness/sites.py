@@ -151,8 +151,8 @@ def _unlike(name: str, cells: Sequence[_Cell], sites: Sequence[str]) -> Iterator
             continue
         own = _own_levels(cell, others, len(judged))
         if own and _are_other_words(cell, others, own):
-            elsewhere = Counter(level for other in others for level in other.levels or {})
-            words = {"levels": list(own), "elsewhere": [level for level, _ in elsewhere.most_common()]}
+            used = Counter(level for other in others for level in other.levels or {})
+            words = {"levels": list(own), "elsewhere": [level for level, _ in used.most_common()]}
             yield Problem("levels_written_otherwise", "repair", name, (sites[place],), words, ("--drop", name))
         elif own:
             evidence = {"levels": list(own), "share": sum(own.values())}

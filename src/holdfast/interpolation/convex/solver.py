@@ -37,6 +37,7 @@ from holdfast.exceptions import (
     warn,
 )
 from holdfast.fitting.estimators import last_step
+from holdfast.fitting.kinds import Estimator
 from holdfast.fitting.logistic import is_ridge
 from holdfast.interpolation import Solution
 from holdfast.interpolation.convex.losses import BinaryLogLoss, LinearLoss, SoftmaxLogLoss, SquaredLoss
@@ -46,14 +47,14 @@ from holdfast.rows.mapped import MappedRows, TransformedRows, fit_transformers, 
 from holdfast.rows.training import TrainingRows
 
 
-def supports_convex(estimator: Any) -> bool:
+def supports_convex(estimator: Estimator) -> bool:
     """Return whether `solve_convex` solves this estimator's problem exactly.
 
     True for LogisticRegression with an L2 penalty or none, Ridge with one alpha, LinearRegression, and pipelines that
     end in one of them. False where the estimator states another problem: L1 and elastic-net penalties, `class_weight`,
     `positive=True`, and the liblinear solver, which penalizes the intercept.
     """
-    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    last: Any = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     if type(last) is LogisticRegression:
         return is_ridge(last) and last.class_weight is None and bool(last.solver != "liblinear")
     if type(last) is Ridge:
@@ -62,7 +63,7 @@ def supports_convex(estimator: Any) -> bool:
 
 
 def solve_convex(
-    estimator: Any,
+    estimator: Estimator,
     training: TrainingRows,
     groups: Sequence[Group],
     *,

@@ -165,6 +165,8 @@ def check_outputs(network: nn.Module, inputs: Any, n_outputs: int) -> None:
     except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as problem:
         integers = not any(entry.is_floating_point() for entry in entries.values())
         advice = " Integers stay integers in a dict or Dataset: use floats for measurements." if integers else ""
+        if any(entry.ndim == 4 and entry.shape[3] <= 4 < entry.shape[1] for entry in entries.values()):
+            advice = " If the channels are last, put them first: image.transpose(2, 0, 1)."
         raise FeaturesError(
             f"The network {type(network).__name__} cannot read the first rows of X ({shown}): {problem}.{advice}"
         ) from problem

@@ -19,6 +19,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from holdfast.environments import PerRow
 from holdfast.exceptions import FeaturesError, SavedModelError, UntrustedFileError
 from holdfast.neural.networks import Network, call_network
 from holdfast.neural.settings import resolve_device
@@ -170,7 +171,7 @@ class FrozenFeatures(TransformerMixin, BaseEstimator):
     n_kept: int = 200_000
     device: str = "auto"
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: PerRow = None) -> Self:
         """Build the network; nothing is learned from the rows."""
         built: Any = _BUILT.get(self.network) if not isinstance(self.network, nn.Module) else self.network
         if built is None:

@@ -68,7 +68,7 @@ def test_leaving_a_domain_out_asks_the_other_training_domain():
     assert kept == pytest.approx({"ERM": 50, "group DRO": 50, "PI": 50, "IRM": 30, "V-REx": 30, "PI, robust": 30})
     published = {row[0]: row[place : place + 3] for row in table.rows if row[1] == "published"}
     assert published["IRM"] == (46.7, 51.2, 23.1)
-    assert "Ours: 2 seeds (standard deviation at most 0.0)" in table.note
+    assert "This run: 2 seeds (standard deviation at most 0.0)" in table.note
 
 
 def test_unit_tests_show_errors_and_published_cells():
