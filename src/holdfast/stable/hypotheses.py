@@ -444,17 +444,16 @@ def _row_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
     """
     site = np.eye(design.n_sites)[design.sites]
     value, part = design.values[:, [j]], design.parts[:, [j]]
-    forms = [_normal_scores(value), value, part]
+    forms = [value] if design.is_code[j] else [_normal_scores(value), value, part]  # those of a code are all the same
     fits = [_regress(design, (np.hstack([site, form]), WEAK)) for form in forms]
-    x = max(zip(fits, forms, strict=True), key=lambda pair: pair[0].log_evidence)[1]
+    found, x = max(zip(fits, forms, strict=True), key=lambda pair: pair[0].log_evidence)
     line, columns = (np.hstack([site, x]), WEAK), x[:, :0]
-    found = _regress(design, line)
-    rivals = [(np.log1p(-BENT), found.log_evidence, columns)]
+    rivals = [(np.log1p(-BENT), found, columns)]
 
     def add(log_prior: float, columns: Array) -> LogisticFit:
-        found = _regress(design, line, (columns, 1.0))
-        rivals.append((log_prior, found.log_evidence, columns))
-        return found
+        fit = _regress(design, line, (columns, 1.0), start=found)
+        rivals.append((log_prior, fit, columns))
+        return fit
 
     log_prior = np.log(BENT / 2)
     if not design.is_code[j]:
@@ -464,7 +463,7 @@ def _row_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
     products = _scaled(design.values[:, [j]] * design.values[:, others])
     if others.any():  # products add to what the other features say themselves
         columns, before = np.hstack([columns, _scaled(_said_by(design, others)[:, None])]), found.log_evidence
-        found = _regress(design, line, (columns, 1.0))
+        found = _regress(design, line, (columns, 1.0), start=found)
         log_prior += before - found.log_evidence
     for _ in range(MOST_PRODUCTS if others.any() else 0):
         chances = special.expit(np.hstack([line[0], columns]) @ found.coefficients)
@@ -473,10 +472,11 @@ def _row_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
         columns, log_prior = np.hstack([columns, product]), log_prior - np.log(products.shape[1])
         found = add(log_prior, columns)
         products = np.hstack([products, _scaled(product * design.values[:, others])])
-    log_prior, _, columns = max(rivals, key=lambda rival: rival[0] + rival[1])
+    log_prior, best, columns = max(rivals, key=lambda rival: rival[0] + rival[1].log_evidence)
     size = _typical_slope(_regress(design, (np.hstack([site, site * x]), WEAK)), design.n_sites)
-    differ = [_regress(design, line, (columns, 1.0), (site * x, (rho * size) ** -2)).log_evidence for rho in SPREADS]
-    same = float(_log_sum(np.array([prior + evidence for prior, evidence, _ in rivals])))
+    blocks = [(line, (columns, 1.0), (site * x, (rho * size) ** -2)) for rho in SPREADS]
+    differ = [_regress(design, *some, start=best).log_evidence for some in blocks]
+    same = float(_log_sum(np.array([prior + fit.log_evidence for prior, fit, _ in rivals])))
     slopes = float(log_prior + _log_sum(np.array(differ)) - np.log(len(SPREADS))) - same
     if design.is_code[j]:
         return slopes
@@ -488,11 +488,16 @@ def _row_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
     return float(np.logaddexp(slopes, normal - same) - np.log(2.0))
 
 
-def _regress(design: Design, *blocks: tuple[Array, float]) -> LogisticFit:
-    """Regress the label on blocks of columns, each with the precision of its coefficients."""
+def _regress(design: Design, *blocks: tuple[Array, float], start: LogisticFit | None = None) -> LogisticFit:
+    """Regress the label on blocks of columns, each with the precision of its coefficients.
+
+    `start` is the fit of the first of these columns, which it begins with.
+    """
     precision = np.concatenate([np.full(columns.shape[1], value) for columns, value in blocks])
-    matrix = np.hstack([columns for columns, _ in blocks])
-    return fit_logistic(matrix, design.label.astype(float), precision, weights=design.weights)
+    matrix, first = np.hstack([columns for columns, _ in blocks]), np.zeros(len(precision))
+    if start is not None:
+        first[: len(start.coefficients)] = start.coefficients
+    return fit_logistic(matrix, design.label.astype(float), precision, weights=design.weights, start=first)
 
 
 def _typical_slope(fit: LogisticFit, n_sites: int) -> float:
