@@ -456,8 +456,15 @@ def measure_costs(numbers: Sequence[int], repeats: int) -> None:
 # --- Data of the paper -----------------------------------------------------------------------------------------------
 
 CELEBA_LABELS = ("Mouth_Slightly_Open", "Smiling", "Wavy_Hair", "Black_Hair", "Young", "Straight_Hair", "Attractive")
-CELEBA_LABELS += ("Oval_Face", "Pointy_Nose", "Big_Lips", "High_Cheekbones", "Bangs", "Brown_Hair", "Blurry", "Big_Nose")
-CELEBA_LABELS += ("Bags_Under_Eyes", "Narrow_Eyes", "Bushy_Eyebrows", "Receding_Hairline", "Arched_Eyebrows")
+CELEBA_LABELS += ("Oval_Face", "Pointy_Nose", "Big_Lips", "High_Cheekbones", "Bangs", "Brown_Hair", "Blurry")
+CELEBA_LABELS += (
+    "Big_Nose",
+    "Bags_Under_Eyes",
+    "Narrow_Eyes",
+    "Bushy_Eyebrows",
+    "Receding_Hairline",
+    "Arched_Eyebrows",
+)
 
 
 class Reviews(nn.Module):

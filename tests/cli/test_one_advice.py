@@ -67,7 +67,7 @@ KINDS = {
     "rare": lambda t, g: t[(t["died"] == "no") | (g.random(len(t)) < 0.08)],
     "noise": lambda t, g: t.assign(died=g.permutation(t["died"].to_numpy())),
     "kelvin": lambda t, g: at_odd(t, temperature=(t["temperature"] + 273.15).round(1)),
-    "zero": lambda t, g: t.assign(sodium=t["sodium"].mask(g.random(len(t)) < 0.05, 0)),
+    "zero": lambda t, g: at_odd(t, sodium=t["sodium"].mask(g.random(len(t)) < 0.2, 0)),
     "codes": lambda t, g: t.assign(sex=g.integers(2, size=len(t)) + (t["site"] == ODD)),
     "unknown label": lambda t, g: t.assign(died=t["died"].mask(g.random(len(t)) < 0.05, "unknown")),
     "unit in cells": lambda t, g: at_odd(t.astype({"weight": str}), weight=t["weight"].astype(str) + " kg"),

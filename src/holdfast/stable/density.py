@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 MOST_COMPONENTS = 4  # normal distributions in a mixture
 FLOOR = 1e-4  # of the variance: the least variance of a component
-EM_STEPS = 200
+EM_STEPS = 60
 MOST_CELLS = 500  # into which the sorted rows of a larger site are put
 
 
@@ -48,7 +48,7 @@ def log_any(x: Array, weights: Array) -> float:
     return max(found)
 
 
-_FORMS = [(1, True), *((k, equal) for k in range(2, MOST_COMPONENTS + 1) for equal in (True, False))]
+_FORMS = [(1, True), (2, True), *((k, False) for k in range(2, MOST_COMPONENTS + 1))]  # and whether variances are equal
 
 
 def _variance(x: Array, weights: Array) -> float:
@@ -72,7 +72,7 @@ def _log_mixture(x: Array, weights: Array, n_components: int, *, equal: bool) ->
         rows = highest + np.log(np.exp(logs - highest[:, None]).sum(axis=1))
         shares = np.exp(logs - rows[:, None])
         now = float(weights @ rows)
-        if now - before < 1e-2:
+        if now - before < 0.1:
             break
         before = now
     n_parameters = 2 * n_components if equal else 3 * n_components - 1

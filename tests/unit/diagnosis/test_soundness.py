@@ -530,12 +530,17 @@ def test_several_columns_with_other_numbers_are_other_people():
 
 
 def test_zero_far_below_all_others_means_missing():
-    """A temperature of 0 is a gap; counts with many zeros, and amounts that begin near 0, are none."""
+    """A temperature of 0 at one site is a gap; counts, amounts that begin near 0 and zeros at all sites need not be."""
     X, y, sites = patients()
     generator = np.random.default_rng(4)
     X["visits"] = np.where(generator.random(len(y)) < 0.6, 0, generator.poisson(4, len(y)))
     X["pack years"] = np.where(generator.random(len(y)) < 0.5, 0, generator.gamma(2, 12, len(y)).round(1))
-    X["temperature"] = X["temperature"].mask(generator.random(len(y)) < 0.05, 0)
+    rows = generator.random(len(y)) < 0.08
+    (problem,) = check_table(X.assign(temperature=X["temperature"].mask(rows, 0)), y, sites)
+    assert (problem.key, problem.severity) == ("sentinel", "note")
+    (problem,) = check_table(X.assign(temperature=X["temperature"].mask(rows, -500)), y, sites)
+    assert (problem.key, problem.severity) == ("sentinel", "repair")
+    X["temperature"] = X["temperature"].mask(rows & (sites == "Köln"), 0)
     (problem,) = check_table(X, y, sites)
     assert (problem.key, problem.column, problem.options) == ("sentinel", "temperature", ("--drop", "temperature"))
     assert mend(problem) == "Empty the cells of `temperature` that are 0, or leave it out."

@@ -22,7 +22,7 @@ def found():
         {
             "marker": generator.normal(size=450) + 1.5 * y,
             "scanner": np.where(generator.random(450) < agreement, y, 1 - y),
-            "chol": np.where(sites == "Denver", 0.0, generator.normal(200, 20, size=450)),
+            "chol": np.where(sites == "Denver", 0.0, generator.normal(200, 45, size=450)),
         }
     )
     return diagnose(X, np.where(y, "ill", "well"), sites)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holdfast.diagnosis.soundness.table import (
+    BY_CHANCE,
     FEW_VALUES,
     MIN_ROWS,
     CheckedTable,
@@ -257,7 +259,7 @@ def _thinned(values: Floats) -> Floats:
 
 
 def check_sentinels(table: CheckedTable) -> Iterator[Problem]:
-    """Name numbers that stand for a missing value: 999 or -9, or one far below all others that is repeated."""
+    """Name numbers that stand for a missing value: 999 or -9, or one far below all others."""
     for name, values in table.numbers.items():
         levels, counts = np.unique(known_values(values), return_counts=True)
         codes = np.isin(levels, SENTINELS)
@@ -273,7 +275,10 @@ def check_sentinels(table: CheckedTable) -> Iterator[Problem]:
             if len(levels) > FEW_VALUES and counts[0] >= max(SENTINEL_ROWS, SENTINEL_SHARE * len(values)):
                 usual = levels[1:]
                 if usual[0] - levels[0] > usual[-1] - usual[0]:
-                    yield _sentinel(table, name, float(levels[0]), usual, ("--drop", name))
+                    found = _sentinel(table, name, float(levels[0]), usual, ("--drop", name))
+                    n_without = sum(len(site) for site in table.sites if site.name not in found.evidence["shares"])
+                    is_none = levels[0] == 0 and (1 - counts[0] / counts.sum()) ** n_without >= BY_CHANCE
+                    yield replace(found, severity="note", options=()) if is_none else found  # 0 may mean none
 
 
 def _sentinel(table: CheckedTable, name: str, value: float, usual: Floats, options: tuple[str, str]) -> Problem:
