@@ -482,7 +482,7 @@ def _row_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
         return slopes
     scores = binormal_scores(value[:, 0], design.label, np.zeros_like(design.sites), design.weights)
     normal = 0.0
-    for rows in design.rows_of_sites:
+    for rows in (rows[design.weights[rows] > 0] for rows in design.rows_of_sites if design.weights[rows].any()):
         normal += log_given_label(scores[rows], design.label[rows], design.weights[rows])
         normal -= log_any(scores[rows], design.weights[rows])
     return float(np.logaddexp(slopes, normal - same) - np.log(2.0))

@@ -138,7 +138,7 @@ def test_a_turned_column_is_learned_anew(kind):
 def test_a_column_that_no_verdict_found_is_learned_where_it_turned(tmp_path):
     """Too few rows tell that its effect differs, so it is used; rows of the site tell that it does there."""
     shares = {"Boston": 0.92, "Chicago": 0.88, "Detroit": 0.86}
-    parts = [hospital(name, 200, share, seed) for seed, (name, share) in enumerate(shares.items(), start=12)]
+    parts = [hospital(name, 200, share, seed) for seed, (name, share) in enumerate(shares.items(), start=30)]
     model = TableClassifier(label="ill", environment="site").fit(pd.concat(parts, ignore_index=True))
     assert model.verdict_.fitted == "ordinary"
     model.save(tmp_path / "model")
