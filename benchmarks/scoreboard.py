@@ -263,7 +263,7 @@ def irm() -> str:
     own = {row[0]: value(row[2]) or 0.0 for row in board.rows if row[1] == BY_US}
     others = max(accuracy for name, accuracy in own.items() if name not in PI)
     answer = (
-        f"Where training rows choose the settings, PI reaches {own['PI']:.0f} % and its robust recipe "
+        f"With settings chosen by training rows, PI reaches {own['PI']:.0f} % and its robust recipe "
         f"{own['PI, robust']:.0f} %. No other method here is above {others:.0f} %."
     )
     return f"{answer}\n\n{shown(board)}"
@@ -278,9 +278,9 @@ def domainbed() -> str:
     cells = {(row[0], row[1]): value(row[column]) or 0.0 for row in board.rows}
     others = max(accuracy for (name, _), accuracy in cells.items() if name not in PI)
     answer = (
-        f"In the −90 % domain, PI reaches {cells['PI', BY_US]:.0f} % and its robust recipe "
-        f"{cells['PI, robust', BY_US]:.0f} % where training domains choose. All others, published ones included, "
-        f"stay at {others:.0f} % or below. In the other two domains ERM is ahead of PI."
+        f"In the −90 % domain, with settings chosen by training domains, PI reaches {cells['PI', BY_US]:.0f} % and its "
+        f"robust recipe {cells['PI, robust', BY_US]:.0f} %. All others, published ones included, stay at "
+        f"{others:.0f} % or below. In the other two domains ERM is better than PI."
     )
     return f"{answer}\n\n{shown(board)}"
 
@@ -308,7 +308,7 @@ def forecasts() -> str:
     if board is None:
         return NOT_MEASURED
     held = [n_held for _, _, n_held in _held()]
-    answer = f"The 95 % forecasts of its accuracy held in {sum(held)} of {2 * SEEDS * len(held)} cases ({SEEDS} seeds)."
+    answer = f"The 95 % forecasts of its accuracy held in {sum(held)} of {2 * SEEDS * len(held)} cases, {SEEDS} a cell."
     return f"{answer}\n\n{shown(board, note=False)}"
 
 
@@ -342,9 +342,9 @@ def packages() -> str:
     n_splits = len({(r["key"]["table"], r["key"]["left_out"]) for r in records})
     answer = (
         f"With the planted column, `{STABLE}` reaches {best[True][2]:.1f} % and the best of the others "
-        f"{best[False][2]:.1f} % ({best[False][0]}). As the tables are, the highest mean is {most[1]:.1f} %, and "
-        f"`{STABLE}` has {max(line[1] for line in lines if line[0].startswith(OURS)):.1f} %. Mean accuracy in percent "
-        f"over {n_splits} left-out environments of {len(boards['natural'])} tables:"
+        f"{best[False][2]:.1f} % ({best[False][0]}). As the tables are, `{STABLE}` reaches "
+        f"{max(line[1] for line in lines if line[0].startswith(OURS)):.1f} %, and the best method {most[1]:.1f} %. "
+        f"Mean accuracy in percent over {n_splits} left-out environments of {len(boards['natural'])} tables:"
     )
     head = ("method", "as they are", "planted column", "processor s a fit", "failed fits")
     rows = [
@@ -473,8 +473,8 @@ def networks() -> str:
     )
     gains = [_mean_accuracy(planted, m, "turned") - _mean_accuracy(planted, "erm", "turned") for m in ("stable", "pi")]
     answer = (
-        f"`{STABLE}` finds what is planted in {_said(planted)} of {len(planted)} runs, and brings "
-        f"{percent(gains[0] / gains[1])} of what PI gains at the new site. With nothing planted it acts in "
+        f"`{STABLE}` finds what is planted in {_said(planted)} of {len(planted)} runs. At the new site it gains "
+        f"{percent(gains[0] / gains[1])} of what PI gains. With nothing planted it acts in "
         f"{_said(natural)} of {len(natural)} runs."
     )
     sites = (f"{site} site: {method}" for site in SITES.values() for method in ("ERM", "PI", STABLE))

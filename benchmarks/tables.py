@@ -242,7 +242,7 @@ def sizes(record: Record) -> str:
         lines.append((size, *cells, *(ratios.get(call) for call in compared)))
         if compared[0] in ratios:
             ends[row["grows"]] = f"{ratios[compared[0]]} at {size}"
-    answer = f"In ordinary fits of the same rows, `{compared[0]}` takes {', '.join(ends.values())}."
+    answer = f"The time of `{compared[0]}` in ordinary fits of the same rows: {', '.join(ends.values())}."
     head = ("size", "ordinary fit, s", *(f"`{call}`, s" for call in calls[1:]), *(f"`{c}`, fits" for c in compared))
     limit = f"A size was stopped after {record['limit']} s." if any("stopped" in line for line in lines) else ""
     return f"{answer}\n\n{table(head, lines)}\n\n{limit}".strip()

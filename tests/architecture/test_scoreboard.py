@@ -62,6 +62,6 @@ def test_networks_are_grouped_by_what_is_planted(scoreboard, monkeypatch):
     records = [{"key": {"task": "colour", "seed": seed}, "outcome": "unstable", **methods} for seed in (0, 1)]
     monkeypatch.setattr(scoreboard, "read_lines", lambda name: records)
     answer, *_, row = scoreboard.networks().splitlines()
-    assert "in 2 of 2 runs, and brings 50 % of what PI gains" in answer
+    assert "in 2 of 2 runs. At the new site it gains 50 % of what PI gains." in answer
     assert row == "| planted, chosen on | 2 | 2 | 90.0 | 70.0 | 90.0 | 20.0 | 60.0 | 40.0 |"
     assert [line[1:] for line in scoreboard._network_losses()] == [("StableClassifier 40.0", "PI 60.0", "20.0")]

@@ -221,5 +221,5 @@ def test_messages_name_options_of_the_command(holdfast, tmp_path):
     options = ("--label", "ill", "--environment", "site", "--out", tmp_path / "m")
     outcome = holdfast("fit", tmp_path / "t.csv", *options)
     assert outcome.code == 0
-    assert "Pass rows of at least two environments, for example with --environment COL." in outcome.err
+    assert "Pass rows of at least two environments, named with --environment COL." in outcome.err
     assert "environments=" not in outcome.err

@@ -148,7 +148,7 @@ class ColumnOptions:
         ),
     ] = field(default_factory=list)
     missing_labels: Annotated[
-        str, option("--missing-labels", "Rows without label or environment: stop (default) or drop.", "WHAT")
+        str, option("--missing-labels", "What to do with rows without label or environment: stop or drop.", "WHAT")
     ] = "stop"
     environment_by: Annotated[
         str | None,
@@ -238,15 +238,15 @@ class RecordOptions:
     """Which runs of an experiment are started, and where their records and tables go."""
 
     finished: Annotated[bool, option("--finished", "Start no run; show what is finished.")] = False
-    records: Annotated[Path | None, option("--records", "Also write compact records (JSON lines).", "FILE")] = None
+    records: Annotated[
+        Path | None, option("--records", "Also write the records that tables need (JSON lines).", "FILE")
+    ] = None
     markdown: Annotated[Path | None, option("--markdown", "Also write the tables as Markdown.", "FILE")] = None
     latex: Annotated[Path | None, option("--latex", "Also write the tables as LaTeX.", "FILE")] = None
-    from_records: Annotated[
-        Path | None, option("--from", "Start no run; show the tables of these compact records.", "FILE")
-    ] = None
-    dry_run: Annotated[
-        bool, option("--dry-run", "Print the runs that are left and how long they will take; a sweep loads its data.")
-    ] = False
+    from_records: Annotated[Path | None, option("--from", "Start no run; show the tables of such records.", "FILE")] = (
+        None
+    )
+    dry_run: Annotated[bool, option("--dry-run", "Print the runs that are left and how long they will take.")] = False
 
 
 def check_task(task: str) -> None:

@@ -45,7 +45,7 @@ class PlanOptions:
         bool,
         option(
             "--small",
-            "Smaller trainings, marked as such: ablation, words, irm, CelebA with a linear layer on frozen features.",
+            "Train less for ablation, words, irm and CelebA (a linear layer on frozen features), and mark the results.",
         ),
     ] = False
     seeds: Annotated[
@@ -75,9 +75,7 @@ def reproduce(
     out: Annotated[Path, option("--out", "Folder for the records; finished runs are used again.", "DIR")] = Path(
         "holdfast-reproduction"
     ),
-    known: Annotated[
-        Path | None, option("--known", "Compact records that count as finished runs; they are put into --out.", "FILE")
-    ] = None,
+    known: Annotated[Path | None, option("--known", "File of --records, whose runs count as finished.", "FILE")] = None,
     runs: RecordOptions,
     figures: Annotated[Path | None, option("--figures", "Also write tables and figures, one file each.", "DIR")] = None,
     report: ReportOption = None,

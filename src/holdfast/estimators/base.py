@@ -434,8 +434,13 @@ class MethodRegressor(RegressorMixin, MethodEstimator):
 
     def _read_targets(self, y: PerRow, n_rows: int) -> NDArray[Any]:
         """Return the targets as floats."""
-        with as_ours(LabelsError):
-            targets = np.asarray(read_column(y), dtype=np.float64)
+        column = read_column(y)
+        try:
+            targets = np.asarray(column.tolist() if column.dtype.kind in "OU" else column, dtype=np.float64)
+        except (TypeError, ValueError) as problem:
+            raise LabelsError(
+                f"y must contain numbers, but {problem}. For classes use a classifier instead of {type(self).__name__}."
+            ) from problem
         if len(targets) != n_rows:
             raise LabelsError(f"y has {len(targets)} targets for {n_rows} rows. Pass one target for each row of X.")
         n_bad = int((~np.isfinite(targets)).sum())
@@ -482,7 +487,7 @@ def warn_single_environment(environments: Sequence[Environment], method: str) ->
     """Warn and return True when there are not two environments to compare."""
     if len(environments) >= 2:
         return False
-    what = "there is only one, so the ordinary model is fitted. Pass rows of at least two environments, for example "
+    what = "there is only one, so the ordinary model is fitted. Pass rows of at least two environments, named "
     what += "with environments=frame['site']."
     if environments[0].name.endswith("small environments)"):  # as `merge_small_environments` calls them
         what = "each has too few rows, so they were merged into one, and the ordinary model is fitted. Use a "

@@ -43,7 +43,7 @@ from holdfast.fitting.estimators import (
 )
 from holdfast.fitting.kinds import Estimator
 from holdfast.rows.kinds import as_dense, is_frame, is_sparse
-from holdfast.rows.reading import read_weights
+from holdfast.rows.reading import read_labels, read_weights
 from holdfast.seeding import Seeding
 from holdfast.stable.findings import Finding
 from holdfast.stable.verdict import Verdict
@@ -119,14 +119,13 @@ def diagnose(
             )
         X = pd.DataFrame(np.asarray(X), columns=[f"x{place}" for place in range(X.shape[1])])
     frame = open_table(X).read()
-    labels, sites = np.asarray(y), site_names(split_environments(environments, len(frame)))
-    if len(labels) != len(frame):
-        raise LabelsError(f"y has {len(labels)} labels for {len(frame)} rows. Pass one label for each row.")
+    sites = site_names(split_environments(environments, len(frame)))
+    classes, codes = read_labels(y, len(frame))
     schema = TableSchema.infer(frame)
     roles = TableRoles(str(getattr(y, "name", None) or "label"), "string", ("environments",), None, schema)
     weights = read_weights(sample_weight, len(frame))
     notes = table_notes(frame, schema)
-    rows = TableRows(roles, schema.features(frame), labels, sites, notes=notes, sample_weight=weights).counted()
+    rows = TableRows(roles, schema.features(frame), classes[codes], sites, notes=notes, sample_weight=weights).counted()
     return diagnose_rows(
         rows, estimator=estimator, threshold=threshold, n_jobs=n_jobs, random_state=random_state, progress=progress
     )

@@ -78,8 +78,11 @@ def test_one_environment_is_ordinary_regression():
     np.testing.assert_allclose(model.predict(X), Ridge().fit(X, y).predict(X))
 
 
-def test_infinite_targets_are_refused():
-    """Targets must be finite numbers."""
+def test_targets_are_finite_numbers():
+    """Infinity is refused, and so are texts, with the way to classifiers."""
+    message = "y must contain numbers, but could not convert string to float: 'ill'. For classes use a classifier"
+    with pytest.raises(LabelsError, match=message):
+        PIRegressor().fit(np.zeros((3, 1)), ["ill", "well", "ill"])
     with pytest.raises(LabelsError, match=r"Input y contains NaN or infinity in 1 of 3 rows"):
         PIRegressor().fit(np.zeros((3, 1)), [0.0, np.inf, 1.0])
 

@@ -236,6 +236,10 @@ def test_what_cannot_be_diagnosed_is_refused():
         diagnose(np.zeros((4, 8, 8)), [0, 1, 0, 1], ["a", "a", "b", "b"])
     with pytest.raises(LabelsError, match="y has 79 labels for 80 rows"):
         diagnose(X, y[1:], sites)
+    with pytest.raises(LabelsError, match=r"y is missing in 1 of 80 rows: .* Drop those rows before fitting\."):
+        diagnose(X, np.where(np.arange(len(y)) == 3, np.nan, y), sites)
+    with pytest.raises(LabelsError, match=r"y has one class only \('ill'\)"):
+        diagnose(X, ["ill"] * len(y), sites)
     with pytest.raises(ParameterError, match=r"its estimator is a regressor \(Ridge\)"):
         diagnose(X, y, sites, estimator=Ridge())
 

@@ -225,7 +225,7 @@ def _irm_table(plan: Plan, read: Reader) -> Table | None:
         "and label agree in 90 and 80 % of the 50,000 training rows, and in 10 % of the test rows. 25 % of the labels "
         "are wrong. This run: an MLP with one hidden layer of 128 units, after 500 steps of 512 rows (robust: 800 "
         "steps of 100 or 512). Each method has three settings (weight decay, dropout, penalty or batch size), fixed "
-        "on seeds 100 and 101. For each seed, 10,000 other digits choose one of them. Seconds are those of one. "
+        "on seeds 100 and 101. For each seed, 10,000 other digits choose one of them. Seconds are for one fit. "
         f"{PUBLISHED['irm']['protocol']}"
     )
     columns = (
