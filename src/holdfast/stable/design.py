@@ -108,7 +108,8 @@ def make_design(
     raw = dense(columns.values[:, used])
     feature_of = np.repeat(np.arange(len(features)), [len(feature) for feature in features])
     scaled = standardize(raw)
-    is_quantity = np.array([_n_values(column) >= QUANTITY for column in raw.T])
+    n_values = np.array([_n_values(column) for column in raw.T])
+    is_quantity = n_values >= QUANTITY
     squares = scaled[:, is_quantity] ** 2 - 1
     everything = np.hstack([scaled, squares])
     owners = np.concatenate([feature_of, feature_of[is_quantity]])
@@ -123,7 +124,7 @@ def make_design(
         else:
             values[:, place] = scaled[:, mine[0]]
         if n_classes == 2 and len(feature) == 1:
-            is_code[place] = _n_values(single) == 2
+            is_code[place] = n_values[mine[0]] == 2
             own[:, place] = single > single.min() if is_code[place] else binormal_scores(single, y, sites, counts)
         else:
             own[:, place] = unit_variance(parts[:, place])
@@ -243,6 +244,13 @@ def binormal_scores(column: Array, y: Codes, sites: Codes, weights: Array) -> Ar
     return scores
 
 
+def cell_means(values: Array, cells: Codes, weights: Array) -> Array:
+    """Return for each row the means of its cell."""
+    n_rows, n_cells = len(values), int(cells.max()) + 1
+    sums = sp.csr_array((weights, (cells, np.arange(n_rows))), shape=(n_cells, n_rows)) @ values
+    return np.asarray(sums / np.maximum(np.bincount(cells, weights), 1e-12)[:, None])[cells]
+
+
 def _questions(y: Codes, n_classes: int, order: Codes) -> tuple[Codes, Codes, Codes]:
     """Return for each row two classes, one of them its own, and which of them it is (1: the second).
 
@@ -279,15 +287,12 @@ def _working_parts(
     weights of the log-odds. The ridge stands for an effect of no column.
     """
     n_rows, n_columns = columns.shape
-    n_sites = int(sites.max()) + 1
     target = np.eye(n_classes)[y]
     both = np.hstack([target, columns])  # (n_rows, n_classes + n_columns)
-    site_means = np.zeros((n_sites, both.shape[1]))
-    np.add.at(site_means, sites, counts[:, None] * both)
-    sizes = np.maximum(np.bincount(sites, counts, n_sites), 1e-12)  # all rows of a site may have the weight 0
-    both = both - (site_means / sizes[:, None])[sites]
+    both -= cell_means(both, sites, counts)
     n_folds = int(folds.max()) + 1
-    by_fold = np.stack([(both[folds == f] * counts[folds == f, None]).T @ both[folds == f] for f in range(n_folds)])
+    rows_of = [np.flatnonzero(folds == fold) for fold in range(n_folds)]
+    by_fold = np.stack([(both[rows] * counts[rows, None]).T @ both[rows] for rows in rows_of])
     total, size = by_fold.sum(axis=0), float(counts.sum())
     shares = np.bincount(y, counts, n_classes) / size
     uncertainty = float(1 - (shares**2).sum()) / 2  # p(1 - p) with two classes
@@ -308,9 +313,8 @@ def _working_parts(
     membership[np.arange(n_columns), owners] = 1.0
     first, second = asked
     parts = np.empty((n_rows, n_features))
-    for fold in range(n_folds):
-        rows = np.flatnonzero(folds == fold)
-        found = weights(total - by_fold[fold], size - float(counts[rows].sum()))
+    for rows, own in zip(rows_of, by_fold, strict=True):
+        found = weights(total - own, size - float(counts[rows].sum()))
         parts[rows] = (columns[rows] * (found[second[rows]] - found[first[rows]])) @ membership
     found = weights(total, size)
     against = found - shares @ found if n_classes > 2 else np.stack([found[1] - found[0]] * 2)

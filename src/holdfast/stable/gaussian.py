@@ -37,6 +37,7 @@ from holdfast.stable.design import (
     QUANTITY,
     TAILS,
     BySite,
+    cell_means,
     dense,
     features_of,
     pool_sites,
@@ -327,7 +328,7 @@ def _within_labels(design: NumberDesign) -> hypotheses._Within:
 
 def _within(values: Array, sites: Codes, weights: Array) -> Array:
     """Return columns without their means at each site."""
-    return values - hypotheses._cell_means(values, sites, weights)
+    return values - cell_means(values, sites, weights)
 
 
 def _parts(matrix: Array, owners: Codes, y: Array, counts: Array, folds: Codes) -> Array:

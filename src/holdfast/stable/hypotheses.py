@@ -30,12 +30,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, special
+from scipy import special
 from scipy.interpolate import CubicSpline
 
 from holdfast.fitting.newton import LogisticFit, fit_logistic
 from holdfast.stable.density import log_any, log_given_label
-from holdfast.stable.design import Codes, Design, binormal_scores
+from holdfast.stable.design import Codes, Design, binormal_scores, cell_means
 
 Array = NDArray[np.float64]
 
@@ -159,22 +159,15 @@ class _Within:
 def _within_cells(design: Design) -> _Within:
     """Return the sums of products about the means of each label and site."""
     weights, n_features = design.weights, len(design.features)
-    both = design.values - _cell_means(design.values, design.cells, weights)
-    both = np.hstack([both, design.said - _cell_means(design.said, design.cells, weights)])
+    both = design.values - cell_means(design.values, design.cells, weights)
+    both = np.hstack([both, design.said - cell_means(design.said, design.cells, weights)])
     products = np.stack([(both[rows] * weights[rows, None]).T @ both[rows] for rows in design.rows_of_sites])
     label = design.label[:, None].astype(float)
-    about = label - _cell_means(label, design.sites, weights)
+    about = label - cell_means(label, design.sites, weights)
     signs = np.sign((weights * about[:, 0]) @ design.values)
     n = float(weights.sum()) - int(design.cells.max()) - 1 - design.n_sites
     k = n_features
     return _Within(products[:, :k, :k], products[:, k:, k:], products[:, k:, :k], signs, n)
-
-
-def _cell_means(values: Array, cells: Codes, weights: Array) -> Array:
-    """Return for each row the means of its cell."""
-    n_rows, n_cells = len(values), int(cells.max()) + 1
-    sums = sparse.csr_array((weights, (cells, np.arange(n_rows))), shape=(n_cells, n_rows)) @ values
-    return np.asarray(sums / np.maximum(np.bincount(cells, weights), 1e-12)[:, None])[cells]
 
 
 def _others(within: _Within) -> NDArray[np.bool_]:
