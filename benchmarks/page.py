@@ -50,8 +50,13 @@ def noted(records: Records, name: str, write: Callable[[Record], str]) -> str:
 
 
 def made_by(*found: Record) -> str:
-    """Return the commands that made the records, when, and how busy the machine was."""
-    return "; ".join(f"`{record['command']}` ({record['date']}, load {record['load']})" for record in found) + "."
+    """Return the commands that made the records, when, on which machine, and how busy it was."""
+    return "; ".join(f"`{r['command']}` ({r['date']}, {_maker(r['machine'])}, load {r['load']})" for r in found) + "."
+
+
+def _maker(facts: Mapping[str, Any]) -> str:
+    """Return the processor's maker, which tells the machines apart."""
+    return str(facts.get("processor", facts["architecture"])).split("(")[0]
 
 
 def whole_fits(records: Records) -> str:
