@@ -95,7 +95,7 @@ def time_to_accuracy(record: Record) -> str:
         ("whole fit, s", " / ".join(whole), None if record["plain_reached"] else f"stopped after {stopped:.0f}"),
         ("accuracy at the end", " / ".join(ends), None),
     ]
-    answer = f"{data}: the recipe is {than}{record['ratio']:.3g} times sooner at {share}."
+    answer = f"{data}: the recipe reaches {share} {than}{int(record['ratio'])} times faster (median of the runs)."
     shown = f"{answer}\n\n{table(('processor time', 'recipe', 'plain program'), lines)}"
     if record["plain_reached"]:
         return shown
@@ -166,10 +166,11 @@ def environments(record: Record) -> str:
         first = by[what, ns[0]]
         cells = [times(by[what, n]["processor_ratio"]) if (what, n) in by else "–" for n in ns[1:]]
         lines.append((what, f"{first['processor_milliseconds']:.3g} ms", *cells))
-    step, fit = (by[what, ns[-1]]["processor_ratio"] for what in ("step, online", "fit, logistic"))
+    told = ("fit, logistic", "fit, network online", "step, online")
+    fit, network, step = (times(by[what, ns[-1]]["processor_ratio"]) for what in told)
     answer = (
-        f"From {ns[0]} to {ns[-1]} environments a step of `online` grows to {times(step)}, an exact fit to "
-        f"{times(fit)}. A step of `max` needs the risk of every group."
+        f"From {ns[0]} to {ns[-1]} environments an exact fit grows to {fit}, a network fit to {network}, although a "
+        f"step of `online` grows only to {step}."
     )
     return f"{answer}\n\n{table(('processor time', *(f'n = {n}' for n in ns)), lines)}"
 
@@ -199,11 +200,11 @@ def growth(record: Record) -> str:
     ]
     largest = max(record["rows"], key=lambda p: p["n_rows"])
     answer = (
-        f"{largest['n_rows']:,} rows on disk take {seconds_of(largest['processor_seconds'])} and "
-        f"{(largest['mib_most'] - largest['mib_before']) / 1024:.1f} GiB beyond the start. The time for a row does not "
-        "grow."
+        f"Convex solver: {largest['n_rows']:,} rows on disk take {seconds_of(largest['processor_seconds'])} and add "
+        f"{(largest['mib_most'] - largest['mib_before']) / 1024:.1f} GiB. From a million rows on, both are "
+        "proportional."
     )
-    head = ("solver", "rows", "environments", "features on", "processor s", "µs a row", "MiB beyond the start")
+    head = ("solver", "rows", "environments", "features on", "processor s", "µs per row", "MiB added")
     return f"{answer}\n\n{table(head, lines)}"
 
 
