@@ -136,7 +136,8 @@ def interrupt_until_done(arguments, log, n_interrupts=0, seed=0):
     rng = np.random.default_rng(seed)
     n_cut = 0
     while True:
-        when = (int(rng.integers(0, 3)), rng.uniform(0.001, 0.1)) if n_cut < n_interrupts else ()
+        later = 0.1 if n_cut else 0.002  # the first comes soon, so that no machine is done before it
+        when = (int(rng.integers(0, 3)), rng.uniform(0.001, later)) if n_cut < n_interrupts else ()
         child = start(arguments, log, *when)
         code = wait_for_end(child, 300)
         if code == 0:
